@@ -1,0 +1,34 @@
+"""Make computation and communication on GPUs really overlap.
+
+``import conccl`` loads nothing but this file; a public name brings in what it needs when it is first used,
+so that reading traces never pays for PyTorch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_PUBLIC: dict[str, str] = {
+    "ConcclError": "conccl.core.errors",
+    "InputError": "conccl.core.errors",
+    "Overlap": "conccl.core.metrics",
+    "Plan": "conccl.core.plan",
+    "Task": "conccl.core.plan",
+    "Timeline": "conccl.core.timeline",
+}
+"""Public name -> the module that holds it."""
+
+__all__ = ["__version__", *sorted(_PUBLIC)]  # noqa: PLE0604 (names are strings, the table says so)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'conccl' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

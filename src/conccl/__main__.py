@@ -1,0 +1,5 @@
+"""``python -m conccl`` is ``conccl``."""
+
+from conccl.cli.main import run
+
+run()

@@ -1,0 +1,57 @@
+"""The entry point: the table of commands, and the one place that prints errors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+import conccl
+from conccl.core.errors import ConcclError
+
+COMMANDS: dict[str, Callable[..., Any]] = {}
+"""Command word -> function; its docstring is the help text."""
+
+app = typer.Typer(
+    name="conccl",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(f"conccl {conccl.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def conccl_(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Make computation and communication on GPUs really overlap."""
+
+
+for word, function in COMMANDS.items():
+    app.command(word)(function)
+
+
+def run() -> None:
+    """Run the command line; expected errors become a message and their exit code."""
+    try:
+        app()
+    except ConcclError as error:
+        print(f"conccl: error: {error}", file=sys.stderr)  # noqa: T201 (the one place)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("conccl: interrupted", file=sys.stderr)  # noqa: T201
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output (head, less) has gone
+        sys.stderr.close()
+        sys.exit(0)

@@ -1,0 +1,159 @@
+"""What work runs on: GPUs, the links between them, and systems of them, as data.
+
+Bandwidths are bytes/s, rates operations/s, capacities bytes, times integer nanoseconds. The catalogue that
+fills these records, each number with its source, is `conccl.costs.catalogue`.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from conccl.core.errors import InputError
+from conccl.core.ops import DType
+
+
+class Topology(enum.StrEnum):
+    """How the GPUs of one node are joined."""
+
+    MESH = "mesh"
+    """A link of its own between every two (xGMI)."""
+    SWITCH = "switch"
+    """Each GPU's whole bandwidth reaches any other (NVSwitch)."""
+    HOST = "host"
+    """Through the host (PCIe without peers)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A way for bytes out of a GPU, to the host or to peers."""
+
+    name: str
+    out_bandwidth: float
+    """Bytes/s that one GPU can send in all."""
+    in_bandwidth: float
+    """Bytes/s that one GPU can receive in all."""
+    both_bandwidth: float
+    """Bytes/s in and out together when both directions are busy."""
+    latency_ns: int
+
+    def __post_init__(self) -> None:
+        _require(
+            self, positive=("out_bandwidth", "in_bandwidth", "both_bandwidth"), not_negative=("latency_ns",)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyEngines:
+    """The engines that move bytes without SMs."""
+
+    count: int
+    bandwidth: float
+    """Bytes/s of one engine."""
+    launch_ns: int
+    """From one copy to the next on a busy engine: what a command costs beside its bytes."""
+    can_reduce: bool = False
+    """Whether they can add as they move (none sold can; an architecture what-if)."""
+    local_copies: bool = False
+    """Whether copies inside the GPU's own memory run on them."""
+
+    def __post_init__(self) -> None:
+        _require(self, positive=("bandwidth",), not_negative=("count", "launch_ns"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One GPU."""
+
+    name: str
+    vendor: str
+    sm_count: int
+    clock_hz: float
+    """Sustained SM clock under load."""
+    peak_flops: dict[DType, float]
+    """Dense matrix rate by element type."""
+    vector_flops: float
+    """fp32 rate outside the matrix units."""
+    hbm_nbytes: int
+    hbm_bandwidth: float
+    l2_nbytes: int
+    l2_bandwidth: float
+    shared_memory_nbytes: int
+    """Shared memory of one SM."""
+    threads_per_sm: int
+    ctas_per_sm: int
+    copy_engines: CopyEngines
+    host_link: Link
+    peer_link: Link
+    peer_topology: Topology
+    sm_group: int = 1
+    """SMs are partitioned in multiples of this many."""
+    kernel_launch_ns: int = 0
+    """GPU time from the end of one kernel to the start of the next on the same stream."""
+    host_launch_ns: int = 0
+    """Host time to launch one kernel."""
+    power_limit_w: float = 0.0
+    """0: not known."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Where each number comes from."""
+
+    def __post_init__(self) -> None:
+        _require(
+            self,
+            positive=(
+                "sm_count",
+                "clock_hz",
+                "vector_flops",
+                "hbm_nbytes",
+                "hbm_bandwidth",
+                "l2_nbytes",
+                "l2_bandwidth",
+                "shared_memory_nbytes",
+                "threads_per_sm",
+                "ctas_per_sm",
+                "sm_group",
+            ),
+            not_negative=("kernel_launch_ns", "host_launch_ns", "power_limit_w"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """Equal GPUs in equal nodes, and the rails between the nodes."""
+
+    device: Device
+    gpus: int
+    gpus_per_node: int = 8
+    rail: Link | None = None
+    """One GPU's share of the network between nodes; None where there is one node."""
+
+    def __post_init__(self) -> None:
+        _require(self, positive=("gpus", "gpus_per_node"), not_negative=())
+        if self.gpus > self.gpus_per_node:
+            if self.gpus % self.gpus_per_node:
+                raise InputError(
+                    f"{self.gpus} GPUs do not fill nodes of {self.gpus_per_node}."
+                    f" Give a multiple of {self.gpus_per_node}."
+                )
+            if self.rail is None:
+                raise InputError(
+                    f"{self.gpus} GPUs in nodes of {self.gpus_per_node} need a rail between the nodes."
+                )
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that hold the GPUs."""
+        return max(1, self.gpus // self.gpus_per_node)
+
+
+def _require(record: object, *, positive: tuple[str, ...], not_negative: tuple[str, ...]) -> None:
+    for name in positive:
+        if not getattr(record, name) > 0:
+            raise InputError(
+                f"{type(record).__name__}.{name} is {getattr(record, name)}; it must be above 0."
+            )
+    for name in not_negative:
+        if not getattr(record, name) >= 0:
+            raise InputError(
+                f"{type(record).__name__}.{name} is {getattr(record, name)}; it must not be negative."
+            )

@@ -1,0 +1,151 @@
+"""What the analyses of traces return: records with every figure's window and rule beside it.
+
+Times are integer ns. A figure that has no meaning is None. JSON keys (contracts) are these names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from conccl.core.metrics import Overlap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeSplit:
+    """A window of one rank, split so that the five parts sum to it exactly."""
+
+    span_ns: int
+    compute_only_ns: int
+    communication_only_ns: int
+    both_ns: int
+    copy_only_ns: int
+    """Copies and memsets under neither compute nor communication."""
+    idle_ns: int
+
+    @property
+    def communication_ns(self) -> int:
+        """Time in which communication ran."""
+        return self.communication_only_ns + self.both_ns
+
+    @property
+    def hidden_share(self) -> float | None:
+        """Communication under compute over all communication; None where there is none."""
+        return self.both_ns / self.communication_ns if self.communication_ns else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSplit:
+    """One step of one rank: the work that the step launched, whenever it ran."""
+
+    number: int
+    name: str
+    split: TimeSplit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExposedCommunication:
+    """A collective that ran with no compute beside it, and what could have covered it."""
+
+    rank: int
+    step: int | None
+    name: str
+    exposed_ns: int
+    start_ns: int
+    """From the start of the rank's window."""
+    before: str | None
+    """The compute kernel that ended last before it."""
+    after: str | None
+    """The compute kernel that started first after it."""
+    candidate: str | None
+    """A nearby kernel that does not wait for it (by stream and launch order) and is long enough to matter."""
+    candidate_ns: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveSummary:
+    """All calls of one collective (kind, group, bytes), over ranks."""
+
+    name: str
+    kind: str | None
+    group: str | None
+    ranks: int | None
+    nbytes: int | None
+    calls: int
+    """Kernels on all ranks together."""
+    matched: int
+    """Calls matched over all the group's ranks that are in the traces."""
+    duration_ns: int
+    """Mean over ranks of the summed kernel time."""
+    transfer_ns: int | None
+    """The same counting each matched call with its shortest rank."""
+    wait_ns: int | None
+    skew_ns: int | None
+    """Median over matched calls of last start minus first start."""
+    last_rank: int | None
+    """The rank that arrived last most often: the straggler."""
+    algbw: float | None
+    """Bytes/s on the transfer part."""
+    busbw: float | None
+    ctas: int | None
+    """SMs taken at most: CTAs of the kernel's grid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contention:
+    """One kernel variant, alone against under the other side, within one trace."""
+
+    rank: int
+    name: str
+    side: str
+    """compute (slowed by communication) or communication (slowed by compute)."""
+    alone_count: int
+    alone_ns: int
+    """Median duration of the instances with nothing of the other side beside them."""
+    alone_spread: float
+    """Interquartile range over median."""
+    overlapped_count: int
+    overlapped_ns: int
+    """Median duration of the instances covered by the other side for half their time or more."""
+    overlapped_spread: float
+    slowdown: float
+    """Time under full overlap over time alone, partial overlap counted by its share."""
+    excess_ns: int
+    """Time lost over all instances."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlappedRegion:
+    """A stretch in which compute and communication ran together, and how far from ideal it was."""
+
+    rank: int
+    step: int | None
+    start_ns: int
+    concurrent_ns: int
+    compute: tuple[str, ...]
+    communication: tuple[str, ...]
+    overlap: Overlap | None
+    """From estimated isolated times; None where some kernel has no isolated instance."""
+    source: str
+    """measured (isolated instances in the trace), predicted, or unknown."""
+    cost_ns: int | None
+    """Concurrent minus ideal time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unclassified:
+    """A kernel that no rule knows; counted as compute."""
+
+    name: str
+    count: int
+    duration_ns: int
+    share: float
+    """Of all kernel time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """Something to do, with what it costs not to."""
+
+    title: str
+    detail: str
+    cost_ns: int | None
