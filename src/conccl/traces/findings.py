@@ -34,12 +34,30 @@ class TimeSplit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapEstimate:
+    """How far a window was from ideal overlap, from estimated isolated times."""
+
+    overlap: Overlap | None
+    """Isolated times against the window's length; None where isolated times are not known."""
+    source: str
+    """measured (isolated instances in the trace), predicted, or unknown."""
+    unknown_ns: int
+    """Kernel time beside the other side for which no isolated time is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepSplit:
     """One step of one rank: the work that the step launched, whenever it ran."""
 
     number: int
     name: str
+    start_ns: int
+    """First start of its work, from the start of the rank's window."""
     split: TimeSplit
+    overlap: OverlapEstimate
+    wait_ns: int | None
+    """Time in collectives spent waiting for other ranks; None where they could not be matched."""
+    transfer_ns: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,18 +117,25 @@ class Contention:
     side: str
     """compute (slowed by communication) or communication (slowed by compute)."""
     alone_count: int
-    alone_ns: int
-    """Median duration of the instances with nothing of the other side beside them."""
-    alone_spread: float
+    alone_ns: int | None
+    """Median duration of the instances with nothing of the other side beside them; None without any."""
+    alone_spread: float | None
     """Interquartile range over median."""
     overlapped_count: int
+    """Instances with any of the other side beside them."""
     overlapped_ns: int
-    """Median duration of the instances covered by the other side for half their time or more."""
+    """Median duration of those."""
     overlapped_spread: float
-    slowdown: float
-    """Time under full overlap over time alone, partial overlap counted by its share."""
-    excess_ns: int
-    """Time lost over all instances."""
+    overlapped_share: float
+    """Share of their time in which the other side ran."""
+    slowdown: float | None
+    """Time under full overlap over time alone, partial overlap counted by its share; None: unknown."""
+    excess_ns: int | None
+    """Time lost over all instances; None: unknown."""
+    ctas: int | None
+    """SMs that the communication takes at most: CTAs of this kernel, or of what ran beside it."""
+    waits: bool
+    """The kernel waits for other ranks, so that its durations differ for more reasons than contention."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +148,7 @@ class OverlappedRegion:
     concurrent_ns: int
     compute: tuple[str, ...]
     communication: tuple[str, ...]
-    overlap: Overlap | None
-    """From estimated isolated times; None where some kernel has no isolated instance."""
-    source: str
-    """measured (isolated instances in the trace), predicted, or unknown."""
+    overlap: OverlapEstimate
     cost_ns: int | None
     """Concurrent minus ideal time."""
 

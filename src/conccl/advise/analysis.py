@@ -1,0 +1,169 @@
+"""What `conccl analyze` returns: every rank of every trace, and what they say together.
+
+Times are integer ns. A figure that has no meaning is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from conccl.core.errors import TraceError
+from conccl.core.timeline import Ids, Times
+from conccl.core.units import format_ns, format_share
+from conccl.traces.findings import (
+    Advice,
+    CollectiveSummary,
+    Contention,
+    ExposedCommunication,
+    OverlapEstimate,
+    OverlappedRegion,
+    StepSplit,
+    TimeSplit,
+    Unclassified,
+)
+from conccl.traces.trace import Health
+
+STATES = ("compute_only", "communication_only", "both", "copy_only", "idle")
+"""What a moment of a rank is: ``Drawing.state`` indexes this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulesUsed:
+    """By which rules rows were classified."""
+
+    version: str
+    source: str
+    """built in, or the user's file."""
+    host_copies: str
+    """copy or communication."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A named stretch of a drawing: a step, or an exposed collective."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Drawing:
+    """A bounded window of one rank, ready to be drawn: GPU rows, and the state of every moment.
+
+    All times are ns from the window's start; rows are clipped to it.
+    """
+
+    window: str
+    """Which window, in words."""
+    origin_ns: int
+    """The window's start on the trace's own clock."""
+    span_ns: int
+    names: tuple[str, ...]
+    lanes: tuple[str, ...]
+    """Streams; rows index them by ``lane_id``."""
+    start_ns: Times
+    end_ns: Times
+    name_id: Ids
+    lane_id: Ids
+    activity: npt.NDArray[np.int8]
+    """`conccl.core.timeline.Activity` of each row."""
+    state_start_ns: Times
+    state_end_ns: Times
+    state: npt.NDArray[np.int8]
+    """Index into `STATES`; the states follow each other and fill the window."""
+    marks: tuple[Mark, ...]
+    left_out: int
+    """Rows of the window that are not drawn (the shortest), so that the drawing stays bounded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RankAnalysis:
+    """One rank."""
+
+    rank: int
+    path: str
+    rank_source: str
+    """How the rank is known."""
+    device_name: str | None
+    window: str
+    """Which rows and which time the figures are about, in words."""
+    split: TimeSplit
+    overlap: OverlapEstimate
+    steps: tuple[StepSplit, ...]
+    unattributed_ns: int
+    """Kernel and copy time whose step is not known."""
+    wait_ns: int | None
+    """Time in collectives spent waiting for other ranks; None for one rank or where nothing matched."""
+    transfer_ns: int | None
+    kernels: int
+    kernel_ns: int
+    """Summed durations of kernels."""
+    health: Health
+    drawing: Drawing | None
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockCheck:
+    """Whether the ranks share a clock: the ends of a matched collective must agree."""
+
+    matched: int
+    """Collectives that the check rests on."""
+    end_spread_ns: int
+    """Median over them of last end minus first end, on the traces' own clocks."""
+    offsets_ns: dict[int, int]
+    """What was subtracted from each rank's times; all 0 where the ranks share a clock."""
+    residual_ns: int
+    """The median spread that is left after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Analysis:
+    """All traces of one run."""
+
+    paths: tuple[str, ...]
+    executor: str = "trace"
+    device: str | None
+    rules: RulesUsed
+    step: int | None
+    """The one step that was asked for; None: everything."""
+    world_size: int | None
+    missing_ranks: tuple[int, ...]
+    """Ranks of the world without a trace here."""
+    ranks: tuple[RankAnalysis, ...]
+    clock: ClockCheck | None
+    """None where nothing could be matched."""
+    collectives: tuple[CollectiveSummary, ...]
+    """By summed duration, longest first."""
+    contention: tuple[Contention, ...]
+    """By time lost, most first; those without a known slowdown last."""
+    regions: tuple[OverlappedRegion, ...]
+    """By cost, most first; a bounded number a rank."""
+    exposed: tuple[ExposedCommunication, ...]
+    """By exposed time, longest first; a bounded number a rank."""
+    unclassified: tuple[Unclassified, ...]
+    advice: tuple[Advice, ...]
+    warnings: tuple[str, ...]
+    problems: tuple[TraceError, ...] = field(default=())
+    """Files that could not be read."""
+
+    def line(self) -> str:
+        """One line for a training log: hidden and exposed communication and idle time, mean over ranks."""
+        if not self.ranks:
+            return "overlap: no rank could be read"
+        splits = [rank.split for rank in self.ranks]
+        communication = sum(split.communication_ns for split in splits)
+        if not communication:
+            return "overlap: no communication found"
+        hidden = sum(split.both_ns for split in splits) / communication
+        exposed = sum(split.communication_only_ns for split in splits) / len(splits)
+        idle = sum(split.idle_ns for split in splits) / max(1, sum(split.span_ns for split in splits))
+        return (
+            f"overlap: {format_share(hidden)} of {format_ns(communication / len(splits))} communication hidden,"
+            f" {format_ns(exposed)} exposed, {format_share(idle)} idle"
+            f" ({len(splits)} rank{'s' if len(splits) > 1 else ''})"
+        )

@@ -1,0 +1,107 @@
+"""An analysis as the JSON document that others script against (schema conccl.analyze/1)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from conccl.advise.analysis import Analysis, RankAnalysis
+from conccl.core.records import to_json_value
+from conccl.traces.findings import OverlapEstimate, OverlappedRegion, StepSplit
+
+SCHEMA = "conccl.analyze/1"
+
+
+def to_document(analysis: Analysis, /) -> dict[str, Any]:
+    """All figures of an analysis, drawings left out; times are integer ns."""
+    return {
+        "schema": SCHEMA,
+        "executor": analysis.executor,
+        "device": analysis.device,
+        "paths": list(analysis.paths),
+        "rules": _plain(analysis.rules),
+        "step": analysis.step,
+        "world_size": analysis.world_size,
+        "missing_ranks": list(analysis.missing_ranks),
+        "clock": None if analysis.clock is None else _plain(analysis.clock),
+        "ranks": [_rank(rank) for rank in analysis.ranks],
+        "collectives": [_plain(collective) for collective in analysis.collectives],
+        "contention": [_plain(contention) for contention in analysis.contention],
+        "regions": [_region(region) for region in analysis.regions],
+        "exposed": [_plain(exposed) for exposed in analysis.exposed],
+        "unclassified": [_plain(kernel) for kernel in analysis.unclassified],
+        "advice": [_plain(advice) for advice in analysis.advice],
+        "warnings": list(analysis.warnings),
+        "problems": [
+            {"path": p.path, "place": p.place, "problem": p.problem, "remedy": p.remedy}
+            for p in analysis.problems
+        ],
+    }
+
+
+def _rank(rank: RankAnalysis, /) -> dict[str, Any]:
+    return {
+        "rank": rank.rank,
+        "path": rank.path,
+        "rank_source": rank.rank_source,
+        "device_name": rank.device_name,
+        "window": rank.window,
+        **_plain(rank.split),
+        "hidden_share": rank.split.hidden_share,
+        "wait_ns": rank.wait_ns,
+        "transfer_ns": rank.transfer_ns,
+        "unattributed_ns": rank.unattributed_ns,
+        "kernels": rank.kernels,
+        "kernel_ns": rank.kernel_ns,
+        "overlap": _estimate(rank.overlap),
+        "steps": [_step(step) for step in rank.steps],
+        "health": _plain(rank.health),
+        "warnings": list(rank.warnings),
+    }
+
+
+def _step(step: StepSplit, /) -> dict[str, Any]:
+    return {
+        "number": step.number,
+        "name": step.name,
+        "start_ns": step.start_ns,
+        **_plain(step.split),
+        "hidden_share": step.split.hidden_share,
+        "wait_ns": step.wait_ns,
+        "transfer_ns": step.transfer_ns,
+        "overlap": _estimate(step.overlap),
+    }
+
+
+def _region(region: OverlappedRegion, /) -> dict[str, Any]:
+    document = {
+        field.name: getattr(region, field.name)
+        for field in dataclasses.fields(region)
+        if field.name != "overlap"
+    }
+    return {
+        **document,
+        "compute": list(region.compute),
+        "communication": list(region.communication),
+        **_estimate(region.overlap),
+    }
+
+
+def _estimate(estimate: OverlapEstimate, /) -> dict[str, Any]:
+    overlap = estimate.overlap
+    return {
+        "source": estimate.source,
+        "unknown_ns": estimate.unknown_ns,
+        "compute_ns": None if overlap is None else overlap.compute_ns,
+        "communication_ns": None if overlap is None else overlap.communication_ns,
+        "ideal_speedup": None if overlap is None else overlap.ideal_speedup,
+        "speedup": None if overlap is None else overlap.speedup,
+        "fraction_of_ideal": None if overlap is None else overlap.fraction_of_ideal,
+    }
+
+
+def _plain(record: object, /) -> dict[str, Any]:
+    """A record's fields without its type's name."""
+    value: dict[str, Any] = to_json_value(record)
+    value.pop("type")
+    return value
