@@ -162,8 +162,9 @@ class Analysis:
         hidden = sum(split.both_ns for split in splits) / communication
         exposed = sum(split.communication_only_ns for split in splits) / len(splits)
         idle = sum(split.idle_ns for split in splits) / max(1, sum(split.span_ns for split in splits))
+        mean = communication / len(splits)
         return (
-            f"overlap: {format_share(hidden)} of {format_ns(communication / len(splits))} communication hidden,"
+            f"overlap: {format_share(hidden)} of {format_ns(mean)} communication hidden,"
             f" {format_ns(exposed)} exposed, {format_share(idle)} idle"
             f" ({len(splits)} rank{'s' if len(splits) > 1 else ''})"
         )
