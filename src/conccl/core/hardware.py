@@ -76,6 +76,7 @@ class Device:
     """fp32 rate outside the matrix units."""
     hbm_nbytes: int
     hbm_bandwidth: float
+    """As the data sheet has it; see ``hbm_efficiency``."""
     l2_nbytes: int
     l2_bandwidth: float
     shared_memory_nbytes: int
@@ -86,6 +87,10 @@ class Device:
     host_link: Link
     peer_link: Link
     peer_topology: Topology
+    hbm_efficiency: float = 0.9
+    """The share of ``hbm_bandwidth`` that the best kernels reach."""
+    registers_per_sm: int = 65_536
+    """32-bit registers of one SM."""
     sm_group: int = 1
     """SMs are partitioned in multiples of this many."""
     kernel_launch_ns: int = 0
@@ -94,6 +99,8 @@ class Device:
     """Host time to launch one kernel."""
     power_limit_w: float = 0.0
     """0: not known."""
+    calibration: dict[str, float] = field(default_factory=dict)
+    """Constants of cost models fitted to this device ("gemm.prologue_ns"); what is missing has a default."""
     sources: dict[str, str] = field(default_factory=dict)
     """Where each number comes from."""
 
@@ -111,10 +118,16 @@ class Device:
                 "shared_memory_nbytes",
                 "threads_per_sm",
                 "ctas_per_sm",
+                "hbm_efficiency",
+                "registers_per_sm",
                 "sm_group",
             ),
             not_negative=("kernel_launch_ns", "host_launch_ns", "power_limit_w"),
         )
+
+    def __hash__(self) -> int:
+        """By the scalars that tell devices apart (dicts have no hash): costs are cached by device."""
+        return hash((self.name, self.sm_count, self.clock_hz, self.hbm_bandwidth, self.l2_nbytes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
