@@ -1,0 +1,204 @@
+"""Transformers as dimensions: published ones by name, others from a Hugging Face configuration file."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from conccl.core.errors import InputError, UnknownNameError
+from conccl.core.ops import RowwiseKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transformer:
+    """The dimensions that decide a transformer's work."""
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    """Inner width of a dense feed-forward block."""
+    vocab: int
+    source: str
+    gated: bool = False
+    """SwiGLU and the like: two projections up instead of one."""
+    biased: bool = True
+    """Whether linear layers add a bias."""
+    norm: RowwiseKind = RowwiseKind.LAYER_NORM
+    tied: bool = False
+    """Whether the output projection shares the embedding's weights."""
+    causal: bool = True
+    positions: int = 0
+    """Rows of a learned position embedding; 0 where there is none."""
+    experts: int = 0
+    experts_per_token: int = 0
+    shared_experts: int = 0
+    expert_ffn: int = 0
+    dense_layers: int = 0
+    """Of a mixture of experts: the first layers, which have a dense feed-forward block."""
+    query_rank: int = 0
+    """Latent attention (DeepSeek-V2, arXiv:2405.04434): rank of the query projection; 0: none."""
+    kv_rank: int = 0
+    rope_dim: int = 0
+
+    def __post_init__(self) -> None:
+        for field in ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab"):
+            if getattr(self, field) < 1:
+                raise InputError(
+                    f"model {self.name}: {field} is {getattr(self, field)}; it must be 1 or more."
+                )
+        if self.heads % self.kv_heads:
+            raise InputError(
+                f"model {self.name}: {self.heads} heads do not divide into {self.kv_heads} KV heads."
+            )
+        if self.experts and not (0 < self.experts_per_token <= self.experts and self.expert_ffn > 0):
+            raise InputError(
+                f"model {self.name}: {self.experts} experts need experts_per_token from 1 to {self.experts}"
+                " and an expert_ffn."
+            )
+
+    @property
+    def attention_parameters(self) -> int:
+        """Weights of one layer's attention projections."""
+        query_width = self.heads * self.head_dim
+        if self.kv_rank:
+            query = self.hidden * self.query_rank + self.query_rank * self.heads * (
+                self.head_dim + self.rope_dim
+            )
+            latent = self.hidden * (self.kv_rank + self.rope_dim)
+            expand = self.kv_rank * self.heads * 2 * self.head_dim
+            return query + latent + expand + query_width * self.hidden
+        return self.hidden * (2 * query_width + 2 * self.kv_heads * self.head_dim)
+
+    def ffn_parameters(self, *, layer: int) -> int:
+        """Weights of the feed-forward block of this layer, all its experts included."""
+        matrices = 3 if self.gated else 2
+        if not self.is_expert_layer(layer=layer):
+            return matrices * self.hidden * self.ffn
+        per_expert = matrices * self.hidden * self.expert_ffn
+        return (self.experts + self.shared_experts) * per_expert + self.hidden * self.experts
+
+    def is_expert_layer(self, *, layer: int) -> bool:
+        """Whether this layer's feed-forward block is a mixture of experts."""
+        return self.experts > 0 and layer >= self.dense_layers
+
+    @property
+    def parameters(self) -> int:
+        """All weights but biases and norms, which are a thousandth of them."""
+        blocks = sum(
+            self.attention_parameters + self.ffn_parameters(layer=layer) for layer in range(self.layers)
+        )
+        embeddings = (1 if self.tied else 2) * self.vocab * self.hidden + self.positions * self.hidden
+        return blocks + embeddings
+
+
+def model_names() -> tuple[str, ...]:
+    """The published models that are known by name."""
+    return tuple(_catalogue())
+
+
+def model(name: str, /) -> Transformer:
+    """A published model by name, or the one that a Hugging Face ``config.json`` describes."""
+    if name in _catalogue():
+        return _from_fields(name, _catalogue()[name])
+    path = Path(name)
+    if path.suffix == ".json" or path.is_dir():
+        return from_hugging_face(path / "config.json" if path.is_dir() else path)
+    raise UnknownNameError(kind="model", name=name, known=model_names())
+
+
+def from_hugging_face(path: Path, /) -> Transformer:
+    """The transformer that a Hugging Face configuration file describes."""
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}. Give a Hugging Face config.json.") from error
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON ({error}). Give a Hugging Face config.json.") from error
+    if not isinstance(config, dict):
+        raise InputError(f"{path} holds no JSON object. Give a Hugging Face config.json.")
+    return _from_fields(path.parent.name or path.stem, _translated(config, path=path))
+
+
+_HUGGING_FACE: dict[str, tuple[str, ...]] = {
+    "layers": ("num_hidden_layers", "n_layer", "num_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "heads": ("num_attention_heads", "n_head", "num_heads"),
+    "kv_heads": ("num_key_value_heads",),
+    "head_dim": ("head_dim", "v_head_dim", "d_kv"),
+    "ffn": ("intermediate_size", "n_inner", "d_ff", "ffn_dim"),
+    "vocab": ("vocab_size",),
+    "experts": ("num_local_experts", "n_routed_experts", "num_experts"),
+    "experts_per_token": ("num_experts_per_tok",),
+    "shared_experts": ("n_shared_experts",),
+    "expert_ffn": ("moe_intermediate_size",),
+    "dense_layers": ("first_k_dense_replace",),
+    "query_rank": ("q_lora_rank",),
+    "kv_rank": ("kv_lora_rank",),
+    "rope_dim": ("qk_rope_head_dim",),
+    "tied": ("tie_word_embeddings",),
+}
+"""Our field -> what configuration files of different families call it."""
+
+_LATER_FAMILIES = ("llama", "mistral", "mixtral", "qwen", "deepseek", "gemma", "phi3", "olmo", "granite")
+"""Model types with gated feed-forward blocks, RMS norms and no biases."""
+
+_ENCODERS = ("bert", "roberta", "electra", "vit", "deit")
+
+
+def _translated(config: Mapping[str, Any], *, path: Path) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for field, keys in _HUGGING_FACE.items():
+        found = [config[key] for key in keys if config.get(key) is not None]
+        if found:
+            fields[field] = found[0]
+    for field in ("layers", "hidden", "heads", "vocab"):
+        if not isinstance(fields.get(field), int):
+            raise InputError(
+                f"{path} has no {' or '.join(_HUGGING_FACE[field])}. Give a transformer's config.json."
+            )
+    fields.setdefault("ffn", 4 * fields["hidden"])
+    if fields.get("experts"):
+        fields.setdefault("expert_ffn", fields["ffn"])
+    family = str(config.get("model_type", "")).lower()
+    if family.startswith(_LATER_FAMILIES):
+        fields |= {"gated": True, "biased": False, "norm": "rms_norm"}
+    else:
+        fields.setdefault("tied", True)
+        fields["positions"] = config.get("max_position_embeddings") or config.get("n_positions") or 0
+    fields["causal"] = family not in _ENCODERS
+    return fields | {"source": str(path)}
+
+
+def _from_fields(name: str, fields: Mapping[str, Any]) -> Transformer:
+    given = dict(fields)
+    for field in ("hidden", "heads"):
+        if not isinstance(given.get(field), int) or given[field] < 1:
+            raise InputError(
+                f"model {name}: {field} is {given.get(field)!r}; it must be a whole number above 0."
+            )
+    given.setdefault("kv_heads", given["heads"])
+    given.setdefault("head_dim", given["hidden"] // given["heads"])
+    if "norm" in given:
+        given["norm"] = RowwiseKind(given["norm"])
+    known = {field.name for field in dataclasses.fields(Transformer)}
+    strange = sorted(given.keys() - known)
+    if strange:
+        raise InputError(f"model {name} has no field {strange[0]!r}; it has {', '.join(sorted(known))}.")
+    return Transformer(name=name, **given)
+
+
+@functools.cache
+def _catalogue() -> dict[str, dict[str, Any]]:
+    text = resources.files("conccl.workloads").joinpath("models.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
