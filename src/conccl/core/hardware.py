@@ -20,6 +20,8 @@ class Topology(enum.StrEnum):
     """A link of its own between every two (xGMI)."""
     SWITCH = "switch"
     """Each GPU's whole bandwidth reaches any other (NVSwitch)."""
+    RING = "ring"
+    """A link to the next and one to the previous GPU."""
     HOST = "host"
     """Through the host (PCIe without peers)."""
 
@@ -87,6 +89,10 @@ class Device:
     host_link: Link
     peer_link: Link
     peer_topology: Topology
+    peer_links: int = 1
+    """Peers that a GPU has a link of its own to, in a mesh or ring; ``peer_link`` is all of them together."""
+    in_switch_reduction: bool = False
+    """Whether the switch can add what it forwards (NVLink SHARP)."""
     hbm_efficiency: float = 0.9
     """The share of ``hbm_bandwidth`` that the best kernels reach."""
     registers_per_sm: int = 65_536
@@ -121,6 +127,7 @@ class Device:
                 "hbm_efficiency",
                 "registers_per_sm",
                 "sm_group",
+                "peer_links",
             ),
             not_negative=("kernel_launch_ns", "host_launch_ns", "power_limit_w"),
         )

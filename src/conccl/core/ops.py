@@ -6,96 +6,74 @@ An op says nothing about where, when or how it runs. ``flops`` counts a multiply
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
+from conccl.core.checks import require_not_negative, require_positive
 from conccl.core.errors import InputError
+from conccl.core.kinds import (
+    Access,
+    CollectiveKind,
+    ConvolutionPass,
+    DType,
+    Fusion,
+    Layout,
+    Memory,
+    OptimizerKind,
+    OrderKind,
+    Pass,
+    RecurrentKind,
+    ReduceOp,
+    RowwiseKind,
+)
+from conccl.core.layers import Convolution, Gather, OptimizerStep, Order, Pooling, Recurrent
+from conccl.core.movement import Collective, Copy, Move, Reduce, Region
+
+__all__ = [
+    "Access",
+    "Attention",
+    "Collective",
+    "CollectiveKind",
+    "Communication",
+    "Compute",
+    "Convolution",
+    "ConvolutionPass",
+    "Copy",
+    "DType",
+    "Elementwise",
+    "Fusion",
+    "Gather",
+    "Gemm",
+    "GroupedGemm",
+    "Layout",
+    "Memory",
+    "Move",
+    "Op",
+    "OptimizerKind",
+    "OptimizerStep",
+    "Order",
+    "OrderKind",
+    "Pass",
+    "Pooling",
+    "Recurrent",
+    "RecurrentKind",
+    "Reduce",
+    "ReduceOp",
+    "Reduction",
+    "Region",
+    "Rowwise",
+    "RowwiseKind",
+    "output_dtype",
+]
 
 
-class DType(enum.StrEnum):
-    """Element types, by the names that users type."""
-
-    BF16 = "bf16"
-    FP16 = "fp16"
-    FP32 = "fp32"
-    TF32 = "tf32"
-    FP64 = "fp64"
-    FP8_E4M3 = "fp8_e4m3"
-    FP8_E5M2 = "fp8_e5m2"
-    INT8 = "int8"
-    UINT8 = "uint8"
-    INT16 = "int16"
-    INT32 = "int32"
-    INT64 = "int64"
-    BOOL = "bool"
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of one element."""
-        return _NBYTES[self]
-
-
-_NBYTES = {
-    DType.BF16: 2,
-    DType.FP16: 2,
-    DType.FP32: 4,
-    DType.TF32: 4,
-    DType.FP64: 8,
-    DType.FP8_E4M3: 1,
-    DType.FP8_E5M2: 1,
-    DType.INT8: 1,
-    DType.UINT8: 1,
-    DType.INT16: 2,
-    DType.INT32: 4,
-    DType.INT64: 8,
-    DType.BOOL: 1,
-}
-
-
-class CollectiveKind(enum.StrEnum):
-    """Collectives, by their torch.distributed names."""
-
-    ALL_GATHER = "all_gather"
-    REDUCE_SCATTER = "reduce_scatter"
-    ALL_REDUCE = "all_reduce"
-    ALL_TO_ALL = "all_to_all"
-    BROADCAST = "broadcast"
-    REDUCE = "reduce"
-    GATHER = "gather"
-    SCATTER = "scatter"
-    SEND = "send"
-    RECV = "recv"
-    BARRIER = "barrier"
-
-
-class ReduceOp(enum.StrEnum):
-    """What a reducing collective does with the ranks' values."""
-
-    SUM = "sum"
-    AVG = "avg"
-    PRODUCT = "product"
-    MIN = "min"
-    MAX = "max"
-
-
-class Pass(enum.StrEnum):
-    """Which way through the network an op goes."""
-
-    FORWARD = "forward"
-    BACKWARD = "backward"
-
-
-class Memory(enum.StrEnum):
-    """Where bytes lie, seen from one GPU."""
-
-    DEVICE = "device"
-    HOST = "host"
-    PEER = "peer"
+def output_dtype(dtype: DType, /) -> DType:
+    """What a GEMM of these inputs writes unless told otherwise."""
+    return DType.BF16 if dtype in (DType.FP8_E4M3, DType.FP8_E5M2) else dtype
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gemm:
-    """out[m, n] = a[m, k] x b[n, k]^T, ``batch`` times."""
+    """out[m, n] = a[m, k] x b[n, k]^T, ``batch`` times; ``layout`` says how a and b lie in memory."""
 
     m: int
     n: int
@@ -104,9 +82,10 @@ class Gemm:
     dtype: DType = DType.BF16
     out_dtype: DType | None = None
     """None: the same as the inputs, or bf16 where those are fp8 (what torch._scaled_mm gives)."""
+    layout: Layout = Layout.NT
 
     def __post_init__(self) -> None:
-        _require_positive(self, "m", "n", "k", "batch")
+        require_positive(self, "m", "n", "k", "batch")
 
     @property
     def flops(self) -> int:
@@ -122,9 +101,38 @@ class Gemm:
     @property
     def output_dtype(self) -> DType:
         """The element type that is written."""
-        if self.out_dtype is not None:
-            return self.out_dtype
-        return DType.BF16 if self.dtype in (DType.FP8_E4M3, DType.FP8_E5M2) else self.dtype
+        return output_dtype(self.dtype) if self.out_dtype is None else self.out_dtype
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupedGemm:
+    """One kernel of GEMMs that differ in their rows: the experts of a mixture."""
+
+    rows: tuple[int, ...]
+    """m of each; an expert may have none."""
+    n: int
+    k: int
+    dtype: DType = DType.BF16
+    layout: Layout = Layout.NT
+
+    def __post_init__(self) -> None:
+        require_positive(self, "n", "k")
+        if not self.rows or any(not rows >= 0 for rows in self.rows):
+            raise InputError(
+                f"GroupedGemm.rows is {self.rows}; it must name one or more counts, none negative."
+            )
+
+    @property
+    def flops(self) -> int:
+        """2 m n k of all."""
+        return 2 * sum(self.rows) * self.n * self.k
+
+    @property
+    def nbytes(self) -> int:
+        """Inputs and outputs once, and the matrix of each group that has rows."""
+        matrices = sum(1 for rows in self.rows if rows)
+        inputs = (sum(self.rows) * self.k + matrices * self.n * self.k) * self.dtype.nbytes
+        return inputs + sum(self.rows) * self.n * output_dtype(self.dtype).nbytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +152,7 @@ class Attention:
     dtype: DType = DType.BF16
 
     def __post_init__(self) -> None:
-        _require_positive(self, "batch", "heads", "kv_heads", "queries", "keys", "head_dim")
+        require_positive(self, "batch", "heads", "kv_heads", "queries", "keys", "head_dim")
 
     @property
     def flops(self) -> int:
@@ -170,27 +178,18 @@ class Elementwise:
     read_nbytes: int
     written_nbytes: int
     flops: int = 0
+    """Instructions of all elements, twice as many for a multiply and add; 0: as few as a copy has."""
     numel: int = 0
     """Elements written: what the kernel's grid is made for. 0: unknown, taken from the bytes."""
+    access: Access = Access.CONTIGUOUS
 
     def __post_init__(self) -> None:
-        _require_not_negative(self, "read_nbytes", "written_nbytes", "flops", "numel")
+        require_not_negative(self, "read_nbytes", "written_nbytes", "flops", "numel")
 
     @property
     def nbytes(self) -> int:
         """Bytes read and written."""
         return self.read_nbytes + self.written_nbytes
-
-
-class RowwiseKind(enum.StrEnum):
-    """Kernels that reduce along each row."""
-
-    LAYER_NORM = "layer_norm"
-    RMS_NORM = "rms_norm"
-    SOFTMAX = "softmax"
-    LOG_SOFTMAX = "log_softmax"
-    BATCH_NORM = "batch_norm"
-    GROUP_NORM = "group_norm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +203,7 @@ class Rowwise:
     dtype: DType = DType.BF16
 
     def __post_init__(self) -> None:
-        _require_positive(self, "rows", "cols")
+        require_positive(self, "rows", "cols")
 
     @property
     def flops(self) -> int:
@@ -228,7 +227,7 @@ class Reduction:
     dtype: DType = DType.BF16
 
     def __post_init__(self) -> None:
-        _require_positive(self, "outer", "reduced", "inner")
+        require_positive(self, "outer", "reduced", "inner")
 
     @property
     def flops(self) -> int:
@@ -241,124 +240,19 @@ class Reduction:
         return (self.outer * self.reduced * self.inner + self.outer * self.inner) * self.dtype.nbytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
-    """Bytes moved from one memory to another."""
-
-    nbytes: int
-    source: Memory = Memory.DEVICE
-    destination: Memory = Memory.DEVICE
-
-    def __post_init__(self) -> None:
-        _require_not_negative(self, "nbytes")
-
-    @property
-    def flops(self) -> int:
-        """None."""
-        return 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collective:
-    """A collective among ``ranks`` ranks, as a whole."""
-
-    kind: CollectiveKind
-    nbytes: int
-    """Counted as nccl-tests does (see `metrics.bus_factor`)."""
-    ranks: int
-    dtype: DType = DType.BF16
-    reduce_op: ReduceOp = ReduceOp.SUM
-
-    def __post_init__(self) -> None:
-        _require_not_negative(self, "nbytes")
-        _require_positive(self, "ranks")
-
-    @property
-    def flops(self) -> int:
-        """None that matter beside the bytes."""
-        return 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Region:
-    """Bytes [offset, offset + nbytes) of a named buffer of one rank."""
-
-    rank: int
-    buffer: str
-    offset: int
-    nbytes: int
-
-    def __post_init__(self) -> None:
-        _require_not_negative(self, "rank", "offset", "nbytes")
-
-    @property
-    def end(self) -> int:
-        """The first byte after it."""
-        return self.offset + self.nbytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """Copy ``source`` to ``destination``: the step that collective fragments are made of."""
-
-    source: Region
-    destination: Region
-
-    def __post_init__(self) -> None:
-        if self.source.nbytes != self.destination.nbytes:
-            raise InputError(
-                f"a move of {self.source.nbytes} bytes into {self.destination.nbytes}: both must be equal."
-            )
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes moved."""
-        return self.source.nbytes
-
-    @property
-    def flops(self) -> int:
-        """None."""
-        return 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reduce:
-    """Combine equally long sources, in the order given, into a destination of the same rank."""
-
-    sources: tuple[Region, ...]
-    destination: Region
-    dtype: DType
-    reduce_op: ReduceOp = ReduceOp.SUM
-
-    def __post_init__(self) -> None:
-        if not self.sources or any(s.nbytes != self.destination.nbytes for s in self.sources):
-            raise InputError("a reduce needs one or more sources, each as long as its destination.")
-
-    @property
-    def nbytes(self) -> int:
-        """Every source read, the destination written."""
-        return (len(self.sources) + 1) * self.destination.nbytes
-
-    @property
-    def flops(self) -> int:
-        """One operation for each element of each source but the first."""
-        return (len(self.sources) - 1) * self.destination.nbytes // self.dtype.nbytes
-
-
-Compute = Gemm | Attention | Elementwise | Rowwise | Reduction
+Compute = (
+    Gemm
+    | GroupedGemm
+    | Attention
+    | Elementwise
+    | Rowwise
+    | Reduction
+    | Convolution
+    | Recurrent
+    | Gather
+    | Pooling
+    | Order
+    | OptimizerStep
+)
 Communication = Collective | Copy | Move | Reduce
 Op = Compute | Communication
-
-
-def _require_positive(op: object, *names: str) -> None:
-    for name in names:
-        value = getattr(op, name)
-        if value < 1:
-            raise InputError(f"{type(op).__name__}.{name} is {value}; it must be 1 or more.")
-
-
-def _require_not_negative(op: object, *names: str) -> None:
-    for name in names:
-        value = getattr(op, name)
-        if value < 0:
-            raise InputError(f"{type(op).__name__}.{name} is {value}; it must not be negative.")
