@@ -133,7 +133,7 @@ class Contention:
     excess_ns: int | None
     """Time lost over all instances; None: unknown."""
     ctas: int | None
-    """SMs that the communication takes at most: CTAs of this kernel, or of what ran beside it."""
+    """SMs that the communication takes at most: CTAs of this kernel, or on average of what ran beside it."""
     waits: bool
     """The kernel waits for other ranks, so that its durations differ for more reasons than contention."""
 

@@ -1,0 +1,170 @@
+"""How far from ideal the overlap of a window was, from what its kernels take alone.
+
+Rules. While only one side runs, time passes for it as it does alone. While both run, a kernel of slowdown s
+gets 1/s of a ns done in each ns; where several kernels of one side run at once, the side goes at their mean
+rate. The isolated time of a side is what it got done; the concurrent time is that in which compute or
+communication ran (idle time and mere copies are no part of overlap). A region is a stretch of uninterrupted
+communication (breaks below 10 us, as between launches, do not end it) in which some compute ran too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from conccl.core.metrics import Overlap
+from conccl.core.timeline import Timeline, Times
+from conccl.traces.breakdown import Sides, communicates, computes
+from conccl.traces.findings import OverlapEstimate, OverlappedRegion
+from conccl.traces.integrals import Integral, Numbers, edges_of, level
+
+BREAK_NS = 10_000
+"""Shorter breaks between communication kernels do not end a region."""
+
+NEGLIGIBLE = 0.05
+"""Kernels without a known slowdown count as not slowed up to this share of the time that both sides run
+together; above it the window's isolated times are unknown."""
+
+REGIONS_KEPT = 32
+NAMES_KEPT = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class IsolatedWork:
+    """What each side got done in any window, in ns of isolated time."""
+
+    _compute: Integral
+    _communication: Integral
+    _both: Integral
+    _busy: Integral
+    _unknown: Integral
+    _source: str
+
+    def estimates(self, start_ns: Times, end_ns: Times, /) -> tuple[OverlapEstimate, ...]:
+        """One estimate for each window [start, end)."""
+        columns = (
+            integral.between(start_ns, end_ns).tolist()
+            for integral in (self._compute, self._communication, self._both, self._busy, self._unknown)
+        )
+        return tuple(self._estimate(*figures) for figures in zip(*columns, strict=True))
+
+    def _estimate(
+        self, compute: float, communication: float, both: float, busy: float, unknown: float
+    ) -> OverlapEstimate:
+        if unknown > NEGLIGIBLE * both:
+            return OverlapEstimate(overlap=None, source="unknown", unknown_ns=round(unknown))
+        overlap = Overlap(
+            compute_ns=round(compute), communication_ns=round(communication), concurrent_ns=round(busy)
+        )
+        return OverlapEstimate(overlap=overlap, source=self._source, unknown_ns=round(unknown))
+
+
+def isolated_work(timeline: Timeline, /, *, rate: Numbers, source: str = "measured") -> IsolatedWork:
+    """From each row's isolated over concurrent time (1/s; NaN: not known), what got done when."""
+    start, end = timeline.start_ns, timeline.end_ns
+    edges = edges_of(start, end) if len(start) else np.zeros(1, dtype=np.int64)
+    known = np.isfinite(rate)
+    rate = np.where(known, rate, 1.0)
+    compute, communication = computes(timeline.activity), communicates(timeline.activity)
+
+    def running(rows: npt.NDArray[np.bool_], weight: Numbers | None = None) -> Numbers:
+        weight = None if weight is None else weight[rows]
+        return level(edges, start_ns=start[rows], end_ns=end[rows], weight=weight)
+
+    computing, communicating = running(compute), running(communication)
+    both = (computing > 0) & (communicating > 0)
+    unknown = running((compute | communication) & ~known) > 0
+    speed = {
+        side: np.where(both, running(rows, rate) / np.maximum(count, 1), count > 0)
+        for side, rows, count in (
+            ("compute", compute, computing),
+            ("communication", communication, communicating),
+        )
+    }
+    return IsolatedWork(
+        _compute=Integral(edges_ns=edges, value=speed["compute"].astype(np.float64)),
+        _communication=Integral(edges_ns=edges, value=speed["communication"].astype(np.float64)),
+        _both=Integral(edges_ns=edges, value=both.astype(np.float64)),
+        _busy=Integral(edges_ns=edges, value=((computing > 0) | (communicating > 0)).astype(np.float64)),
+        _unknown=Integral(edges_ns=edges, value=(both & unknown).astype(np.float64)),
+        _source=source,
+    )
+
+
+def overlapped_regions(
+    timeline: Timeline, /, *, every: Sides, work: IsolatedWork, rank: int, keep: int = REGIONS_KEPT
+) -> tuple[OverlappedRegion, ...]:
+    """The regions that cost most, then those of unknown cost by length; ``step`` is the row column's."""
+    start, end = _stretches(every)
+    estimates = work.estimates(start, end)
+    costs = [_cost(estimate) for estimate in estimates]
+    order = sorted(
+        range(len(costs)),
+        key=lambda i: (costs[i] is not None, costs[i] or 0, int(end[i] - start[i])),
+        reverse=True,
+    )
+    origin = int(timeline.start_ns.min()) if len(timeline) else 0
+    found = []
+    for i in order[:keep]:
+        first, last = int(start[i]), int(end[i])
+        names = _names(timeline, first, last)
+        found.append(
+            OverlappedRegion(
+                rank=rank,
+                step=names.step,
+                start_ns=first - origin,
+                concurrent_ns=last - first,
+                compute=names.compute,
+                communication=names.communication,
+                overlap=estimates[i],
+                cost_ns=costs[i],
+            )
+        )
+    return tuple(found)
+
+
+def _stretches(every: Sides, /) -> tuple[Times, Times]:
+    """Communication without breaks, where some compute runs under it."""
+    communication = every.communication
+    if not len(communication):
+        return communication.start_ns, communication.end_ns
+    breaks = communication.start_ns[1:] - communication.end_ns[:-1] >= BREAK_NS
+    start = communication.start_ns[np.concatenate(([True], breaks))]
+    end = communication.end_ns[np.concatenate((breaks, [True]))]
+    meets = every.both.coverage(start, end) > 0
+    return start[meets], end[meets]
+
+
+def _cost(estimate: OverlapEstimate, /) -> int | None:
+    overlap = estimate.overlap
+    return None if overlap is None else overlap.concurrent_ns - overlap.ideal_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Names:
+    compute: tuple[str, ...]
+    communication: tuple[str, ...]
+    step: int | None
+
+
+def _names(timeline: Timeline, start_ns: int, end_ns: int, /) -> _Names:
+    """What ran in [start, end), longest first, and the step of the communication that ran longest."""
+    inside = np.minimum(timeline.end_ns, end_ns) - np.maximum(timeline.start_ns, start_ns)
+    rows = np.flatnonzero(inside > 0)
+    inside, activity = inside[rows], timeline.activity[rows]
+
+    def longest(side: npt.NDArray[np.bool_]) -> tuple[str, ...]:
+        summed = np.bincount(timeline.name_id[rows[side]], weights=inside[side])
+        most = np.argsort(-summed, kind="stable")[:NAMES_KEPT]
+        return tuple(timeline.names[name] for name in most if summed[name] > 0)
+
+    communication = communicates(activity)
+    longest_row = rows[communication][int(np.argmax(inside[communication]))]
+    step = int(timeline.columns["step"][longest_row])
+    return _Names(
+        compute=longest(computes(activity)),
+        communication=longest(communication),
+        step=None if step < 0 else step,
+    )
