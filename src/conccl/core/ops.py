@@ -26,7 +26,7 @@ from conccl.core.kinds import (
     RowwiseKind,
 )
 from conccl.core.layers import Convolution, Gather, OptimizerStep, Order, Pooling, Recurrent
-from conccl.core.movement import Collective, Copy, Move, Reduce, Region
+from conccl.core.movement import Collective, Copy, Move, Multicast, Reduce, Region, Signal, Swap
 
 __all__ = [
     "Access",
@@ -47,6 +47,7 @@ __all__ = [
     "Layout",
     "Memory",
     "Move",
+    "Multicast",
     "Op",
     "OptimizerKind",
     "OptimizerStep",
@@ -62,6 +63,8 @@ __all__ = [
     "Region",
     "Rowwise",
     "RowwiseKind",
+    "Signal",
+    "Swap",
     "output_dtype",
 ]
 
@@ -254,5 +257,5 @@ Compute = (
     | Order
     | OptimizerStep
 )
-Communication = Collective | Copy | Move | Reduce
+Communication = Collective | Copy | Move | Multicast | Swap | Reduce | Signal
 Op = Compute | Communication

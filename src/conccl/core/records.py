@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import types
 import typing
 from collections.abc import Mapping
@@ -24,7 +25,9 @@ def to_json_value(record: object, /) -> Any:
         return record.value
     if dataclasses.is_dataclass(record) and not isinstance(record, type):
         fields = {
-            field.name: to_json_value(getattr(record, field.name)) for field in dataclasses.fields(record)
+            field.name: to_json_value(getattr(record, field.name))
+            for field in dataclasses.fields(record)
+            if field.init  # the others are derived from these
         }
         return {"type": type(record).__name__, **fields}
     if isinstance(record, Mapping):
@@ -80,8 +83,8 @@ def _build_union(value: Any, kinds: tuple[Any, ...], *, where: str) -> Any:
 def _build_record(value: Any, kind: Any, *, where: str) -> Any:
     given = dict(_expect(value, dict, where=where))
     given.pop("type", None)
-    hints = get_type_hints(kind)
-    known = {field.name for field in dataclasses.fields(kind)}
+    hints = _hints(kind)
+    known = {field.name for field in dataclasses.fields(kind) if field.init}
     if given.keys() - known:
         strange = sorted(given.keys() - known)[0]
         raise InputError(f"{where} has no field {strange!r}; it has {', '.join(sorted(known))}.")
@@ -90,6 +93,12 @@ def _build_record(value: Any, kind: Any, *, where: str) -> Any:
         return kind(**fields)
     except TypeError as error:
         raise InputError(f"{where}: {error}.") from error
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    """A record type's field types; resolving them anew for each of a plan's records would take seconds."""
+    return get_type_hints(kind)
 
 
 def _expect(value: Any, kind: Any, *, where: str) -> Any:
