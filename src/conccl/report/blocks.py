@@ -1,0 +1,253 @@
+"""What a section of the page is made of: records that say what is shown, each with a partial template.
+
+Numbers arrive as ready text beside the value that places or sorts them. Text is plain: the templates escape.
+Every block states the window and the rule of its figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import log
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauge:
+    """One value on a shared axis."""
+
+    label: str
+    value: float | None
+    """None: the value is not known, and only its text is shown."""
+    text: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauges:
+    """Few headline values on one axis between two named ends, so that they compare at a glance."""
+
+    template: ClassVar[str] = "gauges"
+    title: str
+    rule: str
+    low_label: str
+    high_label: str
+    rows: tuple[Gauge, ...]
+    low: float = 0.0
+    high: float = 1.0
+
+    def place(self, value: float, /) -> float:
+        """Where on the axis a value stands, in percent of its length; beyond the ends: at the end."""
+        return 100 * min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One headline number, for each run."""
+
+    title: str
+    rule: str
+    rows: tuple[Gauge, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Headline numbers side by side."""
+
+    template: ClassVar[str] = "figures"
+    figures: tuple[Figure, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One piece of a stacked bar."""
+
+    kind: str
+    """Key of the palette, or wait / transfer."""
+    value: float
+    text: str
+    share: float
+    """Of the whole bar."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One stacked bar."""
+
+    label: str
+    parts: tuple[Part, ...]
+    text: str
+    """Its total."""
+
+    @property
+    def total(self) -> float:
+        """Sum of its parts."""
+        return sum(part.value for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarGroup:
+    """Bars under one heading (a run)."""
+
+    label: str
+    bars: tuple[Bar, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackedBars:
+    """Bars of one common scale, so that their lengths compare."""
+
+    template: ClassVar[str] = "bars"
+    title: str
+    rule: str
+    legend: tuple[tuple[str, str], ...]
+    """(kind, label), in stacking order."""
+    groups: tuple[BarGroup, ...]
+
+    @property
+    def longest(self) -> float:
+        """What fills the whole width."""
+        return max((bar.total for group in self.groups for bar in group.bars), default=0) or 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a table."""
+
+    label: str
+    numeric: bool = False
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What stands in one place of a table."""
+
+    text: str
+    value: float | None = None
+    """What sorts a numeric column; None sorts last."""
+    full: str = ""
+    """The whole of a shortened name."""
+    kind: str = ""
+    """Palette key of a swatch before the text."""
+    code: bool = False
+    """A name from a trace: set in a fixed width."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataTable:
+    """Rows that can be sorted and filtered."""
+
+    template: ClassVar[str] = "table"
+    title: str
+    rule: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    left_out: int = 0
+    """Rows that are not shown, so that the page stays bounded."""
+    visible: int = 12
+    """Rows that are seen before a reader asks for all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dumbbell:
+    """One thing measured twice: alone, and with the other side beside it."""
+
+    label: str
+    full: str
+    kind: str
+    """Palette key of its side."""
+    alone: float
+    alone_text: str
+    overlapped: float
+    overlapped_text: str
+    text: str
+    """The slowdown."""
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """A mark on an axis."""
+
+    value: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumbbellGroup:
+    """Dumbbells under one heading (a run)."""
+
+    label: str
+    rows: tuple[Dumbbell, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dumbbells:
+    """Pairs of values on one logarithmic axis."""
+
+    template: ClassVar[str] = "dumbbells"
+    title: str
+    rule: str
+    groups: tuple[DumbbellGroup, ...]
+    ticks: tuple[Tick, ...]
+    """The first and the last are the axis' ends."""
+
+    def place(self, value: float, /) -> float:
+        """Where on the axis a value stands, in percent of its length."""
+        low, high = self.ticks[0].value, self.ticks[-1].value
+        return 100 * log(value / low) / log(high / low)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A sentence that stands out."""
+
+    level: str
+    """problem, warning, advice or info."""
+    title: str
+    text: str = ""
+    cost: str = ""
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notes:
+    """Advice, warnings, problems; or why there is nothing to show."""
+
+    template: ClassVar[str] = "notes"
+    notes: tuple[Note, ...]
+    title: str = ""
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TimelineChart:
+    """Timelines under each other on one scale, drawn by the page's script from ``data``."""
+
+    template: ClassVar[str] = "timeline"
+    title: str
+    rule: str
+    legend: tuple[tuple[str, str], ...]
+    charts: tuple[str, ...]
+    """A label for each timeline."""
+    notes: tuple[str, ...]
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """What `assets/timeline.js` reads."""
+
+
+Block = Gauges | Figures | StackedBars | DataTable | Dumbbells | Notes | TimelineChart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A heading of the page with what stands below it."""
+
+    id: str
+    """Its anchor: letters and hyphens."""
+    title: str
+    lead: str
+    """One sentence: what this section answers."""
+    blocks: tuple[Block, ...]

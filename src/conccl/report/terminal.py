@@ -1,0 +1,252 @@
+"""An analysis on one screen: where time goes, what communication waits for, what contention costs.
+
+Bounded to 80 columns and about 40 lines, whatever the number of ranks. Names are put in as plain text
+objects, never as console markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from conccl.advise.analysis import Analysis, RankAnalysis
+from conccl.core.units import format_bandwidth, format_bytes, format_ns, format_share
+from conccl.report.names import short, shown
+from conccl.report.palette import PALETTE
+from conccl.report.texts import device_line, fraction_text, headline_ranks, median_or_none, window_text
+from conccl.traces.findings import CollectiveSummary, Contention, OverlappedRegion
+
+MOST_RANKS = 8
+MOST_ROWS = 4
+MOST_WARNINGS = 3
+COSTLIEST = 3
+
+
+def render_terminal(analysis: Analysis, /) -> RenderableType:
+    """The summary of an analysis, ending with the three overlaps that cost most and what they cost."""
+    parts: list[RenderableType] = [_header(analysis)]
+    parts += _problems(analysis)
+    if analysis.ranks:
+        parts.append(_split(analysis))
+        parts.append(_waiting(analysis))
+    if analysis.collectives:
+        parts.append(_collectives(analysis.collectives))
+    if any(contention.slowdown is not None for contention in analysis.contention):
+        parts.append(_contention(analysis.contention))
+    parts += _advice(analysis)
+    parts.append(_costliest(analysis))
+    return Group(*parts)
+
+
+def _header(analysis: Analysis) -> RenderableType:
+    return Group(
+        Text(device_line(analysis), style="bold"),
+        Text(window_text(analysis), style="dim", no_wrap=True, overflow="ellipsis"),
+    )
+
+
+def _problems(analysis: Analysis) -> list[RenderableType]:
+    """Files that could not be read and warnings, the first few of each."""
+    lines = [Text(f"not read: {_clipped(str(problem))}", style="red") for problem in analysis.problems]
+    lines += [Text(f"warning: {_clipped(warning)}", style="yellow") for warning in analysis.warnings]
+    more = len(lines) - MOST_WARNINGS
+    shown_lines: list[RenderableType] = list(lines[:MOST_WARNINGS])
+    if more > 0:
+        shown_lines.append(Text(f"and {more} more (see the page or the JSON)", style="dim"))
+    return shown_lines
+
+
+def _table(*columns: str, title: str, left: Iterable[str] = ()) -> Table:
+    """A table whose columns are numbers, save those named in ``left``."""
+    table = Table(
+        box=None, pad_edge=False, padding=(0, 1), title=Text(title, style="bold"), title_justify="left"
+    )
+    for column in columns:
+        if column in set(left):
+            table.add_column(column, overflow="ellipsis", no_wrap=True, ratio=1)
+        else:
+            table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def _split(analysis: Analysis) -> Table:
+    table = _table(
+        "rank",
+        "span",
+        "compute\nonly",
+        "commu-\nnication\nonly",
+        "both",
+        "copy\nonly",
+        "idle",
+        "hidden\ncommuni-\ncation",
+        "fraction\nof ideal",
+        title="Where time goes (share of the span)",
+    )
+    for rank in headline_ranks(analysis, most=MOST_RANKS):
+        table.add_row(*_split_row(rank))
+    left_out = len(analysis.ranks) - MOST_RANKS
+    if left_out > 0:
+        table.caption = Text(
+            f"the {MOST_RANKS} ranks with most exposed communication; {left_out} more", style="dim"
+        )
+        table.caption_justify = "left"
+    return table
+
+
+def _split_row(rank: RankAnalysis) -> list[Text]:
+    split = rank.split
+
+    def share(part_ns: int, kind: str) -> Text:
+        if not split.span_ns:
+            return Text("-")
+        return Text(format_share(part_ns / split.span_ns), style=PALETTE[kind].terminal if part_ns else "dim")
+
+    return [
+        Text(str(rank.rank)),
+        Text(format_ns(split.span_ns)),
+        share(split.compute_only_ns, "compute"),
+        share(split.communication_only_ns, "communication"),
+        share(split.both_ns, "both"),
+        share(split.copy_only_ns, "copy"),
+        share(split.idle_ns, "idle"),
+        Text(format_share(split.hidden_share)),
+        Text(fraction_text(rank.overlap.overlap), style="bold"),
+    ]
+
+
+def _waiting(analysis: Analysis) -> Text:
+    """Waiting against transfer, in one line; why not, where they are not known."""
+    wait = median_or_none(rank.wait_ns for rank in analysis.ranks)
+    transfer = median_or_none(rank.transfer_ns for rank in analysis.ranks)
+    if wait is None or transfer is None:
+        reason = "one rank" if len(analysis.ranks) == 1 else "no collective matched across ranks"
+        return Text(f"Waiting against transfer: not known ({reason})", style="dim")
+    share = wait / (wait + transfer) if wait + transfer else None
+    return Text.assemble(
+        "Communication: ",
+        (format_ns(wait), "bold"),
+        f" waits for other ranks ({format_share(share)}), ",
+        (format_ns(transfer), "bold"),
+        " transfer (medians).",
+    )
+
+
+def _collectives(collectives: tuple[CollectiveSummary, ...]) -> Table:
+    table = _table(
+        "collective",
+        "size",
+        "calls",
+        "time",
+        "wait",
+        "transfer",
+        "busbw",
+        "CTAs",
+        title=f"Collectives (mean over ranks{_more(collectives)})",
+        left=("collective",),
+    )
+    for collective in collectives[:MOST_ROWS]:
+        table.add_row(
+            Text(short(collective.kind or collective.name, width=24)),
+            "-" if collective.nbytes is None else format_bytes(collective.nbytes),
+            str(collective.calls),
+            format_ns(collective.duration_ns),
+            _ns(collective.wait_ns),
+            _ns(collective.transfer_ns),
+            "-" if collective.busbw is None else format_bandwidth(collective.busbw),
+            "-" if collective.ctas is None else str(collective.ctas),
+        )
+    return table
+
+
+def _contention(contentions: tuple[Contention, ...]) -> Table:
+    known = [contention for contention in contentions if contention.slowdown is not None]
+    table = _table(
+        "kernel",
+        "side",
+        "alone",
+        "overlapped",
+        "slowdown",
+        "lost",
+        title=f"Contention, measured in the trace{_more(known)}",
+        left=("kernel",),
+    )
+    for contention in known[:MOST_ROWS]:
+        table.add_row(
+            Text(short(contention.name, width=32)),
+            Text(
+                short(contention.side, width=8), style=PALETTE.get(contention.side, PALETTE["idle"]).terminal
+            ),
+            _ns(contention.alone_ns),
+            format_ns(contention.overlapped_ns),
+            f"{contention.slowdown:.2f}x",
+            _ns(contention.excess_ns),
+        )
+    return table
+
+
+def _advice(analysis: Analysis) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    for advice in analysis.advice[:COSTLIEST]:
+        cost = "" if advice.cost_ns is None else f" ({format_ns(advice.cost_ns)})"
+        line = Text(f"Advice: {shown(advice.title)}{cost}", style="cyan", no_wrap=True, overflow="ellipsis")
+        lines.append(line)
+    return lines
+
+
+def _costliest(analysis: Analysis) -> RenderableType:
+    known = [region for region in analysis.regions if region.cost_ns is not None][:COSTLIEST]
+    rule = Rule(Text("The overlaps that cost most", style="bold"), align="left", style="dim")
+    if not known:
+        return Group(rule, Text(_why_no_cost(analysis), style="dim"))
+    lines = [_region(place, region) for place, region in enumerate(known, start=1)]
+    return Group(rule, *lines)
+
+
+def _region(place: int, region: OverlappedRegion) -> Text:
+    beside = " + ".join(short(name, width=26) for name in region.communication[:1]) or "?"
+    under = " + ".join(short(name, width=26) for name in region.compute[:1]) or "?"
+    line = Text.assemble(
+        f"{place}. ",
+        (f"{format_ns(region.cost_ns or 0)} lost", "bold"),
+        f" in {format_ns(region.concurrent_ns)}, fraction of ideal {fraction_text(region.overlap.overlap)}"
+        f", rank {region.rank}" + ("" if region.step is None else f", step {region.step}"),
+        "\n   ",
+        (beside, PALETTE["communication"].terminal),
+        f"{_further(region.communication)} beside ",
+        (under, PALETTE["compute"].terminal),
+        _further(region.compute),
+    )
+    line.no_wrap, line.overflow = True, "ellipsis"
+    return line
+
+
+def _why_no_cost(analysis: Analysis) -> str:
+    if not analysis.ranks:
+        return "No rank could be read."
+    if not any(rank.split.communication_ns for rank in analysis.ranks):
+        return "There is no communication in these traces."
+    if not any(rank.split.both_ns for rank in analysis.ranks):
+        return "Communication and compute never ran together, so all of it is exposed."
+    return "No kernel that ran under overlap also ran alone here, so its cost is not known."
+
+
+def _further(names: tuple[str, ...]) -> str:
+    return f" and {len(names) - 1} more" if len(names) > 1 else ""
+
+
+def _more(rows: tuple[object, ...] | list[Contention]) -> str:
+    return f"; {MOST_ROWS} of {len(rows)}" if len(rows) > MOST_ROWS else ""
+
+
+def _clipped(sentence: str) -> str:
+    """A sentence of two lines at most."""
+    sentence = shown(sentence)
+    return sentence if len(sentence) <= 150 else f"{sentence[:149]}…"
+
+
+def _ns(time_ns: int | None) -> str:
+    return "-" if time_ns is None else format_ns(time_ns)

@@ -1,0 +1,72 @@
+"""Sentences and numbers that more than one reporter shows alike."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+
+from conccl.advise.analysis import Analysis, RankAnalysis
+from conccl.core.metrics import MEANINGFUL_IDEAL_SPEEDUP, Overlap
+from conccl.report.names import shown
+
+
+def device_line(analysis: Analysis, /) -> str:
+    """What was analysed: ranks and devices."""
+    count = len(analysis.ranks)
+    ranks = f"{count} rank{'' if count == 1 else 's'}"
+    if analysis.world_size is not None and analysis.world_size != count:
+        ranks += f" of {analysis.world_size}"
+    devices = dict.fromkeys(shown(rank.device_name) for rank in analysis.ranks if rank.device_name)
+    named = analysis.device and shown(analysis.device)
+    return " · ".join(filter(None, [ranks, *(devices or [named or ""])]))
+
+
+def window_text(analysis: Analysis, /) -> str:
+    """Which rows and which time the figures are about; one text where all ranks agree."""
+    windows = dict.fromkeys(rank.window for rank in analysis.ranks)
+    if not windows:
+        return "no rank could be read"
+    text = shown(next(iter(windows)))
+    return text if len(windows) == 1 else f"{text} (and {len(windows) - 1} other windows)"
+
+
+def fraction_text(overlap: Overlap | None, /) -> str:
+    """The fraction of ideal to two digits; what it is instead where it has no meaning.
+
+    >>> fraction_text(Overlap(compute_ns=100, communication_ns=100, concurrent_ns=150))
+    '0.50'
+    """
+    if overlap is None:
+        return "unknown"
+    fraction = overlap.fraction_of_ideal
+    return "n/a" if fraction is None else f"{fraction:.2f}"
+
+
+def fraction_reason(overlap: Overlap | None, /) -> str:
+    """Why there is no fraction of ideal; empty where there is one."""
+    if overlap is None:
+        return "isolated times are not known"
+    if overlap.fraction_of_ideal is None:
+        return f"the ideal speedup is below {MEANINGFUL_IDEAL_SPEEDUP}: next to nothing to gain"
+    return ""
+
+
+def ratio_text(ratio: float | None, /) -> str:
+    """A speedup or slowdown.
+
+    >>> ratio_text(1.234)
+    '1.23x'
+    """
+    return "-" if ratio is None else f"{ratio:.2f}x"
+
+
+def headline_ranks(analysis: Analysis, /, *, most: int) -> tuple[RankAnalysis, ...]:
+    """All ranks, or those with most exposed communication where there are too many; in rank order."""
+    chosen = sorted(analysis.ranks, key=lambda rank: -rank.split.communication_only_ns)[:most]
+    return tuple(sorted(chosen, key=lambda rank: rank.rank))
+
+
+def median_or_none(values: Iterable[float | None], /) -> float | None:
+    """The middle of the known values; None where none is known."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
