@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conccl.core.timeline import Activity, Timeline
+from conccl.traces.breakdown import sides_of, split
+from conccl.traces.contention import slowdowns
+from conccl.traces.findings import OverlappedRegion
+from conccl.traces.regions import BREAK_NS, IsolatedWork, isolated_work, overlapped_regions
+from made_traces import Row, made_timeline
+
+SEND = {"name": "send", "stream": "20", "activity": Activity.COMMUNICATION}
+
+
+def work_of(timeline: Timeline) -> IsolatedWork:
+    found = slowdowns(
+        timeline,
+        every=sides_of(timeline),
+        rank=0,
+        nbytes=timeline.columns["nbytes"],
+        waiting=np.zeros(len(timeline), dtype=np.bool_),
+    )
+    return isolated_work(timeline, rate=found.rate)
+
+
+def regions_of(timeline: Timeline, *, keep: int = 32) -> tuple[OverlappedRegion, ...]:
+    return overlapped_regions(timeline, every=sides_of(timeline), work=work_of(timeline), rank=0, keep=keep)
+
+
+def pair(*, at: int, concurrent: int) -> list[Row]:
+    return [Row(name="gemm", start=at, end=at + concurrent), Row(start=at, end=at + concurrent, **SEND)]
+
+
+ALONE = [Row(name="gemm", start=0, end=100_000), Row(start=200_000, end=300_000, **SEND)]
+"""Both sides alone: 100 us each, so that serial is 200 us and ideal 100 us."""
+
+
+@pytest.mark.parametrize(
+    ("concurrent", "fraction"), [(100_000, 1.0), (200_000, 0.0), (125_000, 0.6), (250_000, -0.2)]
+)
+def test_a_region_stands_between_serial_and_ideal(concurrent: int, fraction: float) -> None:
+    (region,) = regions_of(made_timeline([*ALONE, *pair(at=500_000, concurrent=concurrent)]))
+    overlap = region.overlap.overlap
+    assert overlap is not None
+    assert (overlap.compute_ns, overlap.communication_ns) == (100_000, 100_000)
+    assert overlap.concurrent_ns == region.concurrent_ns == concurrent
+    assert overlap.fraction_of_ideal == pytest.approx(fraction)
+    assert region.cost_ns == concurrent - 100_000
+    assert region.start_ns == 500_000
+    assert (region.compute, region.communication) == (("gemm",), ("send",))
+    assert region.overlap.source == "measured"
+
+
+def test_a_window_holds_what_ran_before_and_after_the_overlap_too() -> None:
+    """GEMM alone for 50 us, then both for 100 us at half speed, then the rest of the transfer."""
+    rows = [
+        *ALONE,
+        Row(name="gemm", start=500_000, end=650_000),
+        Row(start=550_000, end=700_000, **SEND),
+    ]
+    (estimate,) = work_of(made_timeline(rows)).estimates(np.array([500_000]), np.array([700_000]))
+    assert estimate.overlap is not None
+    assert estimate.overlap.compute_ns == pytest.approx(100_000, abs=1)
+    assert estimate.overlap.communication_ns == pytest.approx(100_000, abs=1)
+    assert estimate.overlap.concurrent_ns == 200_000
+
+
+def test_a_kernel_never_seen_alone_makes_the_region_unknown() -> None:
+    rows = [*ALONE, Row(name="strange", start=500_000, end=600_000), Row(start=500_000, end=600_000, **SEND)]
+    (region,) = regions_of(made_timeline(rows))
+    assert region.overlap.overlap is None
+    assert (region.overlap.source, region.overlap.unknown_ns, region.cost_ns) == ("unknown", 100_000, None)
+
+
+def test_a_negligible_unknown_kernel_does_not() -> None:
+    rows = [*ALONE, *pair(at=500_000, concurrent=100_000)]
+    rows[2:3] = [
+        Row(name="gemm", start=500_000, end=597_000),
+        Row(name="strange", start=597_000, end=600_000),
+    ]
+    (region,) = regions_of(made_timeline(rows))
+    assert region.overlap.overlap is not None
+    assert region.overlap.unknown_ns == 3000
+
+
+def test_fused_kernels_are_unknown() -> None:
+    rows = [Row(name="all_gather_gemm", start=0, end=100, activity=Activity.FUSED)]
+    (region,) = regions_of(made_timeline(rows))
+    assert region.overlap.source == "unknown"
+
+
+def test_short_breaks_do_not_end_a_region_and_long_ones_do() -> None:
+    def two(gap: int) -> list[Row]:
+        second = 100_000 + gap
+        return [
+            Row(name="gemm", start=0, end=300_000),
+            Row(start=0, end=100_000, **SEND),
+            Row(start=second, end=second + 100_000, **SEND),
+        ]
+
+    assert len(regions_of(made_timeline(two(BREAK_NS - 1)))) == 1
+    assert len(regions_of(made_timeline(two(BREAK_NS)))) == 2
+
+
+def test_the_costliest_come_first_and_the_number_is_bounded() -> None:
+    rows = list(ALONE)
+    for i in range(9):
+        rows += pair(at=1_000_000 * (i + 1), concurrent=110_000 + 1000 * i)
+    found = regions_of(made_timeline(rows), keep=3)
+    assert [region.concurrent_ns for region in found] == [118_000, 117_000, 116_000]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from(["a", "b"]), st.integers(0, 300), st.integers(1, 80)),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_with_no_slowdown_isolated_times_are_the_times_that_ran(
+    items: list[tuple[int, str, int, int]],
+) -> None:
+    """Rate 1 everywhere: each side's isolated time is its union, the concurrent time that of both."""
+    rows = [
+        Row(
+            name=name,
+            start=start,
+            end=start + length,
+            stream=str(stream),
+            activity=Activity.COMMUNICATION if stream else Activity.COMPUTE,
+        )
+        for stream, name, start, length in items
+    ]
+    timeline = made_timeline(rows)
+    parts = split(timeline)
+    whole = (timeline.start_ns.min(keepdims=True), timeline.end_ns.max(keepdims=True))
+    (estimate,) = isolated_work(timeline, rate=np.ones(len(timeline))).estimates(*whole)
+    assert estimate.overlap is not None
+    assert estimate.overlap.compute_ns == parts.compute_only_ns + parts.both_ns
+    assert estimate.overlap.communication_ns == parts.communication_ns
+    assert estimate.overlap.concurrent_ns == parts.span_ns - parts.idle_ns
+
+
+def test_nothing_has_no_regions() -> None:
+    assert regions_of(made_timeline([])) == ()
