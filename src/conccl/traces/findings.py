@@ -62,21 +62,28 @@ class StepSplit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposedCommunication:
-    """A collective that ran with no compute beside it, and what could have covered it."""
+    """Communication that ran with no compute beside it, always between the same two kernels."""
 
     rank: int
     step: int | None
+    """The step of the call that was exposed longest."""
     name: str
+    calls: int
     exposed_ns: int
+    """Over all these calls."""
     start_ns: int
-    """From the start of the rank's window."""
+    """Where its longest exposed stretch begins, from the start of the rank's window."""
+    stretch_ns: int
+    """How long that is."""
     before: str | None
     """The compute kernel that ended last before it."""
     after: str | None
     """The compute kernel that started first after it."""
     candidate: str | None
-    """A nearby kernel that does not wait for it (by stream and launch order) and is long enough to matter."""
+    """A kernel nearby that might cover it: by launch and stream order; independence is not proved."""
     candidate_ns: int | None
+    evidence: str | None
+    """What the trace shows of the candidate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,7 +98,4 @@ class Trace:
     steps: tuple[Step, ...]
     collectives: tuple[CollectiveCall, ...]
     health: Health
-    windows: tuple[Step, ...] = ()
-    """Other named stretches that the user marked on the host (record_function), numbered from 0 by start;
-    their GPU rows are those launched within them."""
     warnings: tuple[str, ...] = ()
