@@ -3,11 +3,11 @@ from __future__ import annotations
 import dataclasses
 import io
 
-from example_analysis import MS, analysis, hostile_analysis, rank_analysis, split
 from rich.console import Console
 
 from conccl.advise.analysis import Analysis
 from conccl.report.terminal import render_terminal
+from example_analysis import MS, analysis, hostile_analysis, rank_analysis, split
 
 
 def rendered(run: Analysis, /, *, width: int = 80) -> str:
