@@ -38,10 +38,15 @@ class Link:
     both_bandwidth: float
     """Bytes/s in and out together when both directions are busy."""
     latency_ns: int
+    """From a store or command to its arrival at the other end, beside the bytes."""
+    efficiency: float = 1.0
+    """The share of these bandwidths that large transfers reach."""
 
     def __post_init__(self) -> None:
         _require(
-            self, positive=("out_bandwidth", "in_bandwidth", "both_bandwidth"), not_negative=("latency_ns",)
+            self,
+            positive=("out_bandwidth", "in_bandwidth", "both_bandwidth", "efficiency"),
+            not_negative=("latency_ns",),
         )
 
 
@@ -71,9 +76,9 @@ class Device:
     vendor: str
     sm_count: int
     clock_hz: float
-    """Sustained SM clock under load."""
+    """The SM clock at which ``peak_flops`` is stated; loads that draw little power may run above it."""
     peak_flops: dict[DType, float]
-    """Dense matrix rate by element type."""
+    """Dense matrix rate by element type; a type that is missing has no matrix units here."""
     vector_flops: float
     """fp32 rate outside the matrix units."""
     hbm_nbytes: int
@@ -93,6 +98,14 @@ class Device:
     """Peers that a GPU has a link of its own to, in a mesh or ring; ``peer_link`` is all of them together."""
     in_switch_reduction: bool = False
     """Whether the switch can add what it forwards (NVLink SHARP)."""
+    memory_cache_nbytes: int = 0
+    """Cache between L2 and HBM that all SMs share (Infinity Cache); 0: none."""
+    memory_cache_bandwidth: float = 0.0
+    """Bytes/s of that cache; 0 where there is none."""
+    gpus_per_node: int = 8
+    """GPUs of the node that it is sold in."""
+    rail: Link | None = None
+    """One GPU's share of the network between such nodes."""
     hbm_efficiency: float = 0.9
     """The share of ``hbm_bandwidth`` that the best kernels reach."""
     registers_per_sm: int = 65_536
@@ -128,8 +141,15 @@ class Device:
                 "registers_per_sm",
                 "sm_group",
                 "peer_links",
+                "gpus_per_node",
             ),
-            not_negative=("kernel_launch_ns", "host_launch_ns", "power_limit_w"),
+            not_negative=(
+                "kernel_launch_ns",
+                "host_launch_ns",
+                "power_limit_w",
+                "memory_cache_nbytes",
+                "memory_cache_bandwidth",
+            ),
         )
 
     def __hash__(self) -> int:
