@@ -76,7 +76,7 @@ class Device:
     vendor: str
     sm_count: int
     clock_hz: float
-    """The SM clock at which ``peak_flops`` is stated; loads that draw little power may run above it."""
+    """The SM clock at which ``peak_flops`` is stated."""
     peak_flops: dict[DType, float]
     """Dense matrix rate by element type; a type that is missing has no matrix units here."""
     vector_flops: float
@@ -110,6 +110,8 @@ class Device:
     """The share of ``hbm_bandwidth`` that the best kernels reach."""
     registers_per_sm: int = 65_536
     """32-bit registers of one SM."""
+    max_clock_hz: float = 0.0
+    """The SM clock of loads that draw little power; 0: the same."""
     sm_group: int = 1
     """SMs are partitioned in multiples of this many."""
     kernel_launch_ns: int = 0
@@ -149,8 +151,14 @@ class Device:
                 "power_limit_w",
                 "memory_cache_nbytes",
                 "memory_cache_bandwidth",
+                "max_clock_hz",
             ),
         )
+
+    @property
+    def light_clock_hz(self) -> float:
+        """The SM clock of loads that draw little power."""
+        return self.max_clock_hz or self.clock_hz
 
     def __hash__(self) -> int:
         """By the scalars that tell devices apart (dicts have no hash): costs are cached by device."""
