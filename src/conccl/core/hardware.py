@@ -26,6 +26,15 @@ class Topology(enum.StrEnum):
     """Through the host (PCIe without peers)."""
 
 
+class MemoryArbitration(enum.StrEnum):
+    """Whom a memory controller serves first where requests exceed its bandwidth."""
+
+    FAIR = "fair"
+    """Everyone in proportion to what they have in flight."""
+    COMPUTE_FIRST = "compute_first"
+    """Communication gets what computation leaves (T3's arbiter, arXiv:2401.16677; no GPU sold has it)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """A way for bytes out of a GPU, to the host or to peers."""
@@ -76,7 +85,7 @@ class Device:
     vendor: str
     sm_count: int
     clock_hz: float
-    """The SM clock at which ``peak_flops`` is stated."""
+    """The SM clock at which ``peak_flops`` is stated; loads that draw little power may run above it."""
     peak_flops: dict[DType, float]
     """Dense matrix rate by element type; a type that is missing has no matrix units here."""
     vector_flops: float
@@ -108,10 +117,9 @@ class Device:
     """One GPU's share of the network between such nodes."""
     hbm_efficiency: float = 0.9
     """The share of ``hbm_bandwidth`` that the best kernels reach."""
+    memory_arbitration: MemoryArbitration = MemoryArbitration.FAIR
     registers_per_sm: int = 65_536
     """32-bit registers of one SM."""
-    max_clock_hz: float = 0.0
-    """The SM clock of loads that draw little power; 0: the same."""
     sm_group: int = 1
     """SMs are partitioned in multiples of this many."""
     kernel_launch_ns: int = 0
@@ -151,14 +159,8 @@ class Device:
                 "power_limit_w",
                 "memory_cache_nbytes",
                 "memory_cache_bandwidth",
-                "max_clock_hz",
             ),
         )
-
-    @property
-    def light_clock_hz(self) -> float:
-        """The SM clock of loads that draw little power."""
-        return self.max_clock_hz or self.clock_hz
 
     def __hash__(self) -> int:
         """By the scalars that tell devices apart (dicts have no hash): costs are cached by device."""

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 from conccl.core.errors import InputError, UnknownNameError
-from conccl.core.hardware import Topology
+from conccl.core.hardware import MemoryArbitration, Topology
 from conccl.core.kinds import DType
 from conccl.core.units import parse_size
 from conccl.costs.constants import CONSTANTS
@@ -23,6 +23,14 @@ class Kind(enum.Enum):
     SIZE = "bytes"
     SWITCH = "true or false"
     TOPOLOGY = "a topology"
+    ARBITRATION = "an arbitration"
+
+
+_WORDS: dict[Kind, type[Topology] | type[MemoryArbitration]] = {
+    Kind.TOPOLOGY: Topology,
+    Kind.ARBITRATION: MemoryArbitration,
+}
+"""Kinds that hold one of a few words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +45,8 @@ class Rule:
     @property
     def sentence(self) -> str:
         """What is allowed, for a reader."""
-        if self.kind is Kind.TOPOLOGY:
-            return f"one of {', '.join(Topology)}"
+        if self.kind in _WORDS:
+            return f"one of {', '.join(_WORDS[self.kind])}"
         if self.kind is Kind.SWITCH:
             return str(self.kind.value)
         return f"{self.kind.value} from {self.low:g} to {self.high:g}"
@@ -73,7 +81,6 @@ def _link(name: str, *, required: bool) -> dict[str, Rule]:
 RULES: dict[str, Rule] = {
     "sm_count": _count(1, 1e5),
     "clock_hz": _number(1e8, 1e10),
-    "max_clock_hz": _number(0, 1e10, required=False),
     **{f"peak_flops.{dtype}": _number(1e9, 1e18, required=False) for dtype in DType},
     "vector_flops": _number(1e9, 1e17),
     "hbm_nbytes": _size(2**20, 2**47),
@@ -81,6 +88,7 @@ RULES: dict[str, Rule] = {
     "hbm_efficiency": _number(0.05, 1, required=False),
     "l2_nbytes": _size(2**14, 2**37),
     "l2_bandwidth": _number(1e9, 1e16),
+    "memory_arbitration": Rule(kind=Kind.ARBITRATION, required=False),
     "memory_cache_nbytes": _size(0, 2**40, required=False),
     "memory_cache_bandwidth": _number(0, 1e16, required=False),
     "shared_memory_nbytes": _size(2**10, 2**27),
@@ -114,10 +122,11 @@ def checked(field: str, value: object, /, *, where: str) -> Value:
     """The value as the field's type, or an error that says what is allowed. ``where`` begins the message."""
     rule = rule_of(field)
     wrong = InputError(f"{where}{field} is {value!r}; it must be {rule.sentence}.")
-    if rule.kind is Kind.TOPOLOGY:
-        if value not in list(Topology):
+    if rule.kind in _WORDS:
+        words = _WORDS[rule.kind]
+        if value not in list(words):
             raise wrong
-        return Topology(str(value))
+        return words(str(value))
     if rule.kind is Kind.SWITCH:
         if not isinstance(value, bool):
             raise wrong
@@ -141,7 +150,7 @@ def rule_of(field: str, /) -> Rule:
 def parse_value(field: str, text: str, /) -> Value:
     """A field's value from text, as on a command line: sizes take K, M, G, numbers 1e12, switches true."""
     rule = rule_of(field)
-    if rule.kind is Kind.TOPOLOGY:
+    if rule.kind in _WORDS:
         return checked(field, text.strip().lower(), where="")
     if rule.kind is Kind.SWITCH:
         words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}

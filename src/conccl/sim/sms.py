@@ -1,0 +1,487 @@
+"""The SMs of one GPU, handed out CTA by CTA as the hardware does it.
+
+Pending CTAs go in order of priority, then of launch; nothing is pre-empted. On SMs that stand idle CTAs are
+spread, one an SM, the emptiest first. SMs that a wave leaves come free one after the other (CTAs never end at
+the very same moment), so whoever is next fills the first of them as far as it fits: that is how a
+communication kernel gets packed onto a few SMs unless it asks for one each.
+
+CTAs that behave alike are one cohort, and SMs in the same state one class, so that the cost of a kernel does
+not grow with its CTAs.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from conccl.core.hardware import Device
+from conccl.costs.kernel import CtaWork, Footprint, KernelCost
+from conccl.sim.engine import Engine
+from conccl.sim.fabric import Way
+from conccl.sim.flow import Flow, Network
+from conccl.sim.room import Room, empty, fits, without
+from conccl.sim.shares import Resource
+
+FINE_PIECES = 64
+"""Steps of a persistent CTA's work that are told apart: its parts complete to within one of them."""
+
+
+class Watcher(Protocol):
+    """Who launched a kernel and wants to hear of it."""
+
+    def started(self) -> None:
+        """The first CTA is resident."""
+        ...
+
+    def progressed(self) -> None:
+        """The next of its parts is complete."""
+        ...
+
+    def ended(self) -> None:
+        """All of its CTAs have ended."""
+        ...
+
+
+class Launch:
+    """One kernel on its way through a GPU: *pending*, *running* once a CTA is resident, *ended*.
+
+    Its output has parts; a part's CTAs are the next in launch order, or, where each CTA is resident until the
+    end (a persistent kernel), every CTA's next pieces. CTAs that reach a part which is not open yet keep
+    their SM and wait.
+    """
+
+    __slots__ = (
+        "closed",
+        "cohorts",
+        "ctas_per_sm",
+        "finished",
+        "kernel",
+        "links",
+        "order",
+        "partition",
+        "pieces",
+        "queue",
+        "sms",
+        "starts",
+        "stops",
+        "watcher",
+        "weight",
+    )
+
+    def __init__(
+        self,
+        *,
+        kernel: KernelCost,
+        watcher: Watcher,
+        order: tuple[int, int],
+        links: Way = (),
+        sms: int | None = None,
+        ctas_per_sm: int | None = None,
+        partition: str | None = None,
+        weight: float = 1.0,
+        parts: Sequence[float] = (1.0,),
+        closed: Iterable[int] = (),
+        persistent: bool = False,
+    ) -> None:
+        self.kernel = kernel
+        self.watcher = watcher
+        self.order = order
+        """Priority, then place among all launches: who comes first where both have CTAs pending."""
+        self.links = links
+        """What a byte of link traffic uses."""
+        self.sms = math.inf if sms is None else sms
+        self.ctas_per_sm = min(kernel.ctas_per_sm, ctas_per_sm or kernel.ctas_per_sm)
+        self.partition = partition
+        self.weight = weight
+        self.closed = set(closed)
+        """Parts that may not begin yet."""
+        self.pieces = FINE_PIECES if persistent and len(parts) > 1 else 1
+        """Steps in which a CTA's work is counted."""
+        whole = kernel.ctas * self.pieces
+        self.stops = deque(math.ceil(part * whole - 1e-9) for part in parts)
+        """Pieces that have ended when each part that is not complete yet is complete."""
+        self.starts = (0, *self.stops)
+        self.queue = _queue(kernel, starts=self.starts if self.closed and not persistent else (0,))
+        """CTAs that no SM has taken yet, in launch order, each with the part that it belongs to."""
+        self.cohorts: dict[Cohort, None] = {}
+        self.finished = 0
+        """Pieces that have ended."""
+
+    @property
+    def persistent(self) -> bool:
+        """Whether its CTAs stay until the end."""
+        return self.pieces > 1
+
+
+def _queue(kernel: KernelCost, *, starts: Sequence[int]) -> deque[tuple[int, CtaWork, int]]:
+    """The CTAs in launch order, cut where their work or their part changes."""
+    queue: deque[tuple[int, CtaWork, int]] = deque()
+    at = 0
+    for group in kernel.groups:
+        end = at + group.count
+        while at < end:
+            part = bisect.bisect_right(starts, at) - 1
+            stop = min(end, starts[part + 1]) if part + 1 < len(starts) else end
+            queue.append((stop - at, group.work, part))
+            at = stop
+    return queue
+
+
+class SmClass:
+    """SMs in the same state: the same CTAs resident, at the same point."""
+
+    __slots__ = ("cohorts", "count", "fresh", "partition", "room", "units")
+
+    def __init__(self, *, count: int, partition: str | None, room: Room) -> None:
+        self.count = count
+        self.partition = partition
+        self.room = room
+        self.cohorts: dict[Cohort, None] = {}
+        self.fresh: dict[tuple[Launch, CtaWork, int], int] = {}
+        """CTAs an SM that this instant's hand-out has put here."""
+        self.units = Resource(name="sm", capacity=float(count))
+
+    def held(self, launch: Launch, /) -> int:
+        """CTAs of this kernel on each of the SMs."""
+        fresh = sum(ctas for (who, _, _), ctas in self.fresh.items() if who is launch)
+        return fresh + sum(cohort.per_sm for cohort in self.cohorts if cohort.launch is launch)
+
+
+class Cohort:
+    """CTAs of one kernel that ask for the same, on SMs of one class, at the same point."""
+
+    __slots__ = ("class_", "flow", "launch", "part", "per_sm", "reported", "work")
+
+    def __init__(self, *, launch: Launch, work: CtaWork, part: int, class_: SmClass, per_sm: int) -> None:
+        self.launch = launch
+        self.work = work
+        self.part = part
+        self.class_ = class_
+        self.per_sm = per_sm
+        self.reported = 0
+        """Pieces that the kernel's count has heard of."""
+        self.flow: Flow | None = None
+        """None while it has not begun, and while it waits for a part to open."""
+
+    @property
+    def ctas(self) -> int:
+        """CTAs side by side."""
+        return self.class_.count * self.per_sm
+
+
+class Sms:
+    """Hands the SMs of one GPU to kernels."""
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        network: Network,
+        device: Device,
+        partitions: dict[str, int],
+        hbm: Resource,
+        l2: Resource,
+        speed: float = 1.0,
+    ) -> None:
+        self._engine = engine
+        self._network = network
+        self._device = device
+        self._hbm = hbm
+        self._l2 = l2
+        self._speed = speed
+        self._launches: dict[Launch, None] = {}
+        self._freed: dict[SmClass, list[Footprint]] = {}
+        room = empty(device)
+        rest = device.sm_count - sum(partitions.values())
+        pools: list[tuple[str | None, int]] = [*partitions.items(), (None, rest)]
+        self._classes = [
+            SmClass(count=count, partition=name, room=room) for name, count in pools if count > 0
+        ]
+        network.before_settling(self._hand_out)
+
+    def launch(self, launch: Launch, /) -> None:
+        """Have the kernel's CTAs run as soon as SMs take them."""
+        self._launches[launch] = None
+        self._interrupt_those_behind(launch)
+        self._network.request_settling()
+
+    def open(self, launch: Launch, part: int, /) -> None:
+        """Let the CTAs of a part begin, or go on."""
+        launch.closed.discard(part)
+        for cohort in list(launch.cohorts):
+            if cohort.flow is None and cohort.part == part:
+                self._begin(cohort)
+
+    # Waves end
+
+    def _interrupt_those_behind(self, launch: Launch) -> None:
+        """Give SMs back at the end of the present wave where someone with precedence waits for them."""
+        for other in self._launches:
+            if other.order <= launch.order or other.persistent:
+                continue
+            for cohort in other.cohorts:
+                if cohort.flow is not None and _allows(cohort.class_, launch):
+                    self._cut(cohort, cohort.flow)
+
+    def _cut(self, cohort: Cohort, flow: Flow) -> None:
+        flow.advance(self._engine.now_ns)
+        unstarted = flow.goal - flow.pieces_done - 1
+        if unstarted > 0:
+            flow.goal -= unstarted
+            cohort.launch.queue.appendleft((unstarted * cohort.ctas, cohort.work, cohort.part))
+            self._network.touch(flow)
+
+    def _reached_goal(self, cohort: Cohort, flow: Flow) -> None:
+        launch = cohort.launch
+        launch.finished += (flow.pieces_done - cohort.reported) * cohort.ctas
+        cohort.reported = flow.pieces_done
+        if launch.persistent and flow.pieces_done < launch.pieces:
+            self._continue(cohort, flow)
+        else:
+            self._leave(cohort, flow)
+        while launch.stops and launch.finished >= launch.stops[0]:
+            launch.stops.popleft()
+            launch.watcher.progressed()
+        if not launch.queue and not launch.cohorts:
+            del self._launches[launch]
+            launch.watcher.ended()
+
+    def _continue(self, cohort: Cohort, flow: Flow) -> None:
+        """A persistent CTA goes on to its next part, or waits for it to open."""
+        launch = cohort.launch
+        cohort.part = bisect.bisect_right(launch.starts, flow.pieces_done * launch.kernel.ctas) - 1
+        if cohort.part in launch.closed:
+            self._network.remove(flow)
+            cohort.flow = None
+        else:
+            flow.goal = self._persistent_goal(cohort)
+            self._network.touch(flow)
+
+    def _leave(self, cohort: Cohort, flow: Flow) -> None:
+        self._network.remove(flow)
+        launch, class_ = cohort.launch, cohort.class_
+        del launch.cohorts[cohort]
+        del class_.cohorts[cohort]
+        self._freed.setdefault(class_, []).extend([launch.kernel.footprint] * cohort.per_sm)
+
+    # SMs are handed out
+
+    def _hand_out(self) -> None:
+        """Give every pending CTA that an SM takes to it: the end of an instant."""
+        freed, self._freed = self._freed, {}
+        pending = self._pending()
+        for class_, leaving in freed.items():
+            self._free(class_, leaving=leaving, pending=pending)
+        for launch in pending:
+            self._spread(launch)
+            if self._holds_up(launch):
+                break
+        self._start_cohorts()
+        if freed:
+            self._join_idle()
+
+    def _pending(self) -> list[Launch]:
+        return sorted((launch for launch in self._launches if launch.queue), key=lambda one: one.order)
+
+    def _free(self, class_: SmClass, *, leaving: list[Footprint], pending: list[Launch]) -> None:
+        """Take a wave's CTAs off its SMs, one an SM at a time, and let the next ones in behind each."""
+        classes = [class_]
+        for footprint in leaving:
+            for one in classes:  # a class that was split off holds the CTAs that are yet to leave, too
+                one.room = without(one.room, footprint=footprint, ctas=-1)
+            for next_ in pending:
+                classes = [part for one in classes for part in self._fill(one, next_)]
+                if self._holds_up(next_):
+                    break
+
+    def _holds_up(self, launch: Launch) -> bool:
+        """Whether kernels behind it must wait: only the first kernel with CTAs pending is handed out."""
+        if not launch.queue:
+            return False
+        return launch.partition is None and self._sms_held(launch) < launch.sms
+
+    def _fill(self, class_: SmClass, launch: Launch) -> list[SmClass]:
+        """SM after SM as full as it gets; the classes that this one falls into."""
+        done: list[SmClass] = []
+        rest: SmClass | None = class_
+        while rest is not None and launch.queue:
+            per_sm = self._fit(rest, launch)
+            if per_sm == 0:
+                break
+            count = launch.queue[0][0]
+            sms = min(max(1, count // per_sm), rest.count, self._sms_allowed(rest, launch))
+            if sms < 1:
+                break
+            taken = rest if sms == rest.count else self._split(rest, sms)
+            rest = None if taken is rest else rest
+            self._place(taken, launch, per_sm=min(per_sm, count))
+            done.append(taken)
+        return done if rest is None else [*done, rest]
+
+    def _spread(self, launch: Launch) -> None:
+        """One CTA an SM at a time, the emptiest SMs first."""
+        while launch.queue:
+            open_ = [class_ for class_ in self._classes if self._fit(class_, launch) > 0]
+            open_ = [class_ for class_ in open_ if self._sms_allowed(class_, launch) > 0]
+            if not open_:
+                return
+            class_ = min(open_, key=lambda one: -one.room[0])
+            count = launch.queue[0][0]
+            sms = min(count, class_.count, self._sms_allowed(class_, launch))
+            taken = class_ if sms == class_.count else self._split(class_, sms)
+            self._place(taken, launch, per_sm=1)
+
+    def _fit(self, class_: SmClass, launch: Launch) -> int:
+        if not _allows(class_, launch):
+            return 0
+        fit = fits(launch.kernel.footprint, room=class_.room)
+        return min(fit, launch.ctas_per_sm - class_.held(launch)) if fit else 0
+
+    def _sms_allowed(self, class_: SmClass, launch: Launch) -> int:
+        """SMs of this class that the kernel's own limit lets it have."""
+        if launch.sms == math.inf or class_.held(launch):
+            return class_.count
+        return max(0, int(launch.sms) - self._sms_held(launch))
+
+    def _sms_held(self, launch: Launch) -> int:
+        return sum(class_.count for class_ in self._classes if class_.held(launch))
+
+    def _place(self, class_: SmClass, launch: Launch, *, per_sm: int) -> None:
+        count, work, part = launch.queue.popleft()
+        taken = per_sm * class_.count
+        if count > taken:
+            launch.queue.appendleft((count - taken, work, part))
+        class_.room = without(class_.room, footprint=launch.kernel.footprint, ctas=per_sm)
+        key = (launch, work, part)
+        class_.fresh[key] = class_.fresh.get(key, 0) + per_sm
+
+    def _split(self, class_: SmClass, sms: int) -> SmClass:
+        """A class of its own for some of the SMs."""
+        other = SmClass(count=sms, partition=class_.partition, room=class_.room)
+        other.fresh = dict(class_.fresh)
+        share = sms / class_.count
+        for cohort in class_.cohorts:
+            self._split_cohort(cohort, into=other, share=share)
+        class_.count -= sms
+        class_.units.capacity = float(class_.count)
+        self._classes.append(other)
+        return other
+
+    def _split_cohort(self, cohort: Cohort, *, into: SmClass, share: float) -> None:
+        other = Cohort(
+            launch=cohort.launch, work=cohort.work, part=cohort.part, class_=into, per_sm=cohort.per_sm
+        )
+        other.reported = cohort.reported
+        into.cohorts[other] = None
+        cohort.launch.cohorts[other] = None
+        if cohort.flow is not None:
+            cohort.flow.advance(self._engine.now_ns)
+            other.flow = cohort.flow.parted(share=share, ended=lambda flow: self._reached_goal(other, flow))
+            units = cohort.class_.units
+            other.flow.uses = [(into.units if one is units else one, use) for one, use in other.flow.uses]
+            self._network.touch(cohort.flow)
+            self._network.add(other.flow)
+
+    def _join_idle(self) -> None:
+        """SMs on which nothing is resident are alike again."""
+        idle: dict[str | None, SmClass] = {}
+        kept = []
+        for class_ in self._classes:
+            if class_.cohorts:
+                kept.append(class_)
+            elif class_.partition in idle:
+                idle[class_.partition].count += class_.count
+                idle[class_.partition].units.capacity += class_.count
+            else:
+                idle[class_.partition] = class_
+        self._classes = [*idle.values(), *kept]
+
+    # Cohorts start
+
+    def _start_cohorts(self) -> None:
+        started: list[Cohort] = []
+        for class_ in self._classes:
+            for (launch, work, part), per_sm in class_.fresh.items():
+                cohort = Cohort(launch=launch, work=work, part=part, class_=class_, per_sm=per_sm)
+                if not launch.cohorts and launch.finished == 0:
+                    launch.watcher.started()
+                launch.cohorts[cohort] = None
+                class_.cohorts[cohort] = None
+                started.append(cohort)
+            class_.fresh = {}
+        for cohort in started:
+            if cohort.part not in cohort.launch.closed:
+                self._begin(cohort)
+
+    def _begin(self, cohort: Cohort) -> None:
+        launch = cohort.launch
+        cohort.flow = self._flow(cohort)
+        if launch.persistent:
+            cohort.flow.pieces_done = cohort.reported
+            cohort.flow.goal = self._persistent_goal(cohort)
+        else:
+            cohort.flow.goal = self._waves_ahead(cohort)
+        self._network.add(cohort.flow)
+
+    def _flow(self, cohort: Cohort) -> Flow:
+        launch, work, speed = cohort.launch, cohort.work, self._speed
+        share = 1.0 / launch.pieces
+        ctas = cohort.ctas * share
+        amounts = {
+            cohort.class_.units: ctas * work.sm_ns / speed,
+            self._hbm: ctas * work.hbm_nbytes,
+            self._l2: ctas * work.l2_nbytes,
+        }
+        for resource, use in launch.links:
+            amounts[resource] = amounts.get(resource, 0.0) + ctas * work.link_nbytes * use
+        uses = [(resource, amount) for resource, amount in amounts.items() if amount > 0]
+        own_ns = max(work.least_ns, work.sm_ns) * share / speed
+        shared_ns = max((amount / resource.capacity for resource, amount in uses), default=0.0)
+        cap = 1.0 / max(own_ns, shared_ns) if max(own_ns, shared_ns) > 0 else math.inf
+        in_flight = speed / (work.least_ns * share) if work.least_ns > 0 else cap
+        return Flow(
+            latency_ns=work.latency_ns * share / speed,
+            cap=cap,
+            weight=launch.weight * (in_flight if in_flight < math.inf else 1.0),
+            uses=uses,
+            goal=1,
+            ended=lambda flow: self._reached_goal(cohort, flow),
+        )
+
+    def _persistent_goal(self, cohort: Cohort) -> int:
+        """Pieces after which the next part begins."""
+        launch = cohort.launch
+        stop = launch.starts[cohort.part + 1] if cohort.part + 1 < len(launch.starts) else math.inf
+        return min(launch.pieces, max(cohort.reported + 1, math.ceil(stop / launch.kernel.ctas)))
+
+    def _waves_ahead(self, cohort: Cohort) -> int:
+        """Waves that the cohort may run before anyone must look, taken off the queue."""
+        launch = cohort.launch
+        if not launch.queue or launch.queue[0][1:] != (cohort.work, cohort.part):
+            return 1
+        if any(self._is_waiting_before(other, cohort) for other in self._launches):
+            return 1
+        waiting = launch.queue[0][0]
+        if len(launch.cohorts) > 1:  # the others draw from the queue too: half of one's share at a time
+            together = sum(other.ctas for other in launch.cohorts)
+            waiting = waiting * cohort.ctas // (2 * together)
+        waves = waiting // cohort.ctas
+        if len(launch.stops) > 1:
+            missing = launch.stops[0] - launch.finished
+            waves = min(waves, max(0, -(-missing // cohort.ctas) - 1))
+        if waves:
+            count, work, part = launch.queue.popleft()
+            if count > waves * cohort.ctas:
+                launch.queue.appendleft((count - waves * cohort.ctas, work, part))
+        return 1 + waves
+
+    @staticmethod
+    def _is_waiting_before(other: Launch, cohort: Cohort) -> bool:
+        return bool(other.queue) and other.order < cohort.launch.order and _allows(cohort.class_, other)
+
+
+def _allows(class_: SmClass, launch: Launch) -> bool:
+    return launch.partition is None or launch.partition == class_.partition

@@ -1,0 +1,243 @@
+"""What a task makes a GPU do: kernels for its SMs, commands for its copy engines, or a wait.
+
+A task is a sequence of stages; the parts of its output become ready in the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from conccl.core.errors import PlanError
+from conccl.core.hardware import Device, System
+from conccl.core.kinds import CollectiveKind, Memory
+from conccl.core.ops import Collective, Copy, Move, Multicast, Op, Reduce, Region, Signal, Swap
+from conccl.core.plan import Engine, Task
+from conccl.costs.kernel import KernelCost
+from conccl.sim.fabric import Fabric, Way
+from conccl.sim.movers import (
+    COPY_CTAS,
+    Traffic,
+    collective_share,
+    collective_traffic,
+    copy_cta_bandwidth,
+    link_cta_bandwidth,
+    mover,
+)
+from conccl.sim.shares import Resource
+
+KernelsOf = Callable[[Op, Device], Sequence[KernelCost]]
+"""The kernels of a compute op, in order."""
+
+CollectiveNs = Callable[[Collective, System], float]
+"""The time of a collective alone, as the vendor's library runs it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelStage:
+    """A kernel on SMs."""
+
+    kernel: KernelCost
+    way: Way = ()
+    """What a byte of its link traffic uses."""
+    persistent: bool = False
+    """Whether its CTAs stay to the end and work on all parts of the output, one part after the other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandStage:
+    """Commands that copy engines carry out side by side."""
+
+    nbytes: int
+    ways: tuple[Way, ...]
+    latency_ns: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitStage:
+    """Time in which nothing is used."""
+
+    wait_ns: int
+
+
+Stage = KernelStage | CommandStage | WaitStage
+
+
+class Worker:
+    """Says what tasks make the GPUs of a system do."""
+
+    def __init__(
+        self, *, system: System, fabric: Fabric, kernels_of: KernelsOf, collective_ns: CollectiveNs
+    ) -> None:
+        self._system = system
+        self._device = system.device
+        self._fabric = fabric
+        self._kernels_of = kernels_of
+        self._collective_ns = collective_ns
+
+    def stages(self, task: Task, /) -> tuple[Stage, ...]:  # noqa: PLR0911 (one for each kind of op)
+        """The task's stages, one after the other; none where there is nothing to do."""
+        op = task.op
+        match op:
+            case Signal():
+                return (WaitStage(wait_ns=0),)
+            case Copy():
+                way = self._fabric.copy(task.rank, source=op.source, destination=op.destination)
+                local = op.source is Memory.DEVICE and op.destination is Memory.DEVICE
+                return self._moving(task, nbytes=op.nbytes, ways=(way,), local=local)
+            case Move():
+                return self._moving(task, nbytes=op.nbytes, ways=(self._way(op.source, op.destination),))
+            case Multicast():
+                return self._moving(task, nbytes=op.source.nbytes, ways=(self._multicast_way(op),))
+            case Swap():
+                there, back = self._way(op.first, op.second), self._way(op.second, op.first)
+                return self._moving(task, nbytes=op.first.nbytes, ways=(_together(there, back),))
+            case Reduce():
+                return self._reducing(task, op)
+            case Collective():
+                return self._collective(task, op)
+            case _:
+                if task.engine is Engine.COPY_ENGINE:
+                    raise PlanError(
+                        f"task {task.id!r} gives a {type(op).__name__} to a copy engine, which only copies."
+                        " Give it engine 'sm'."
+                    )
+                return tuple(KernelStage(kernel=kernel) for kernel in self._kernels_of(op, self._device))
+
+    def _way(self, source: Region, destination: Region) -> Way:
+        return self._fabric.between(source.rank, destination.rank)
+
+    def _multicast_way(self, op: Multicast) -> Way:
+        """The source read once, and every destination's link and memory."""
+        uses: list[Way] = [((self._fabric.hbm(op.source.rank), 1.0),)]
+        for destination in op.destinations:
+            uses.append(((self._fabric.hbm(destination.rank), 1.0),))
+            if destination.rank != op.source.rank:
+                uses.append(self._fabric.link(op.source.rank, destination.rank))
+        return _together(*uses)
+
+    def _moving(
+        self, task: Task, *, nbytes: int, ways: tuple[Way, ...], local: bool | None = None
+    ) -> tuple[Stage, ...]:
+        engines = self._device.copy_engines
+        if local is None:
+            local = all(len(way) == 1 for way in ways)
+        if task.engine is Engine.COPY_ENGINE and (engines.local_copies or not local):
+            if engines.count == 0:
+                raise PlanError(
+                    f"task {task.id!r} asks for a copy engine and {self._device.name} has none."
+                    " Give it engine 'sm', or set copy_engines.count."
+                )
+            return (CommandStage(nbytes=nbytes, ways=ways, latency_ns=float(engines.launch_ns)),)
+        return (self._copy_kernel(task, nbytes=nbytes, ways=ways, local=local),)
+
+    def _copy_kernel(self, task: Task, *, nbytes: int, ways: tuple[Way, ...], local: bool) -> KernelStage:
+        """SMs that load and store; a way within the GPU is HBM traffic like any kernel's."""
+        ctas = self._ctas(task, default=COPY_CTAS if not local else self._device.sm_count)
+        reach = copy_cta_bandwidth(self._device) if local else link_cta_bandwidth(self._device)
+        kernel = mover(
+            "copy",
+            device=self._device,
+            nbytes=nbytes,
+            ctas=ctas,
+            cta_bandwidth=reach,
+            traffic=Traffic(hbm_read=1.0, hbm_write=1.0)
+            if local
+            else Traffic(hbm_read=0, hbm_write=0, link=1),
+            latency_ns=self._latency_ns(),
+        )
+        return KernelStage(kernel=kernel, way=() if local else _together(*ways), persistent=True)
+
+    def _reducing(self, task: Task, op: Reduce) -> tuple[Stage, ...]:
+        """Every source read where it lies, the result written."""
+        home = op.destination.rank
+        uses: list[Way] = [((self._fabric.hbm(home), 1.0),)]
+        for source in op.sources:
+            uses.append(((self._fabric.hbm(source.rank), 1.0),))
+            if source.rank != home:
+                uses.append(self._fabric.link(source.rank, home))
+        way = _together(*uses)
+        nbytes = op.destination.nbytes
+        if task.engine is Engine.COPY_ENGINE:
+            engines = self._device.copy_engines
+            if not engines.can_reduce:
+                raise PlanError(
+                    f"task {task.id!r} asks a copy engine of {self._device.name} to reduce, which it cannot."
+                    " Give it engine 'sm', or set copy_engines.can_reduce."
+                )
+            return (CommandStage(nbytes=nbytes, ways=(way,), latency_ns=float(engines.launch_ns)),)
+        remote = any(source.rank != home for source in op.sources)
+        reach = link_cta_bandwidth(self._device) if remote else copy_cta_bandwidth(self._device)
+        kernel = mover(
+            "reduce",
+            device=self._device,
+            nbytes=nbytes,
+            ctas=self._ctas(task, default=COPY_CTAS if remote else self._device.sm_count),
+            cta_bandwidth=reach,
+            traffic=Traffic(hbm_read=0, hbm_write=0, link=1),
+            latency_ns=self._latency_ns(),
+        )
+        return (KernelStage(kernel=kernel, way=way, persistent=True),)
+
+    def _collective(self, task: Task, op: Collective) -> tuple[Stage, ...]:
+        """One opaque library kernel, or the library's copy-engine path."""
+        share = collective_share(op)
+        sent = op.nbytes * share
+        way = self._fabric.exchange(range(op.ranks), rank=task.rank)
+        hbm = self._fabric.hbm(task.rank)
+        alone_ns = self._collective_ns(op, self._system)
+        latency_ns = self._collective_ns(
+            Collective(kind=op.kind, nbytes=0, ranks=op.ranks, dtype=op.dtype), self._system
+        )
+        if task.engine is Engine.COPY_ENGINE:
+            if op.kind in _REDUCING and not self._device.copy_engines.can_reduce:
+                raise PlanError(
+                    f"task {task.id!r} asks copy engines for {op.kind}, and those of {self._device.name}"
+                    " cannot reduce. Give it engine 'sm'."
+                )
+            lanes = max(1, min(op.ranks - 1, self._device.copy_engines.count))
+            return (
+                CommandStage(
+                    nbytes=round(sent / lanes),
+                    ways=(((hbm, 2.0), *way),) * lanes,
+                    latency_ns=latency_ns + self._device.copy_engines.launch_ns,
+                ),
+            )
+        ctas = self._ctas(task, default=self._library_ctas(op))
+        kernel = mover(
+            str(op.kind),
+            device=self._device,
+            nbytes=sent,
+            ctas=ctas,
+            cta_bandwidth=link_cta_bandwidth(self._device, op.kind),
+            traffic=collective_traffic(op),
+            latency_ns=latency_ns,
+            least_ns=max(0.0, alone_ns - latency_ns),
+        )
+        return (KernelStage(kernel=kernel, way=way, persistent=True),)
+
+    def _library_ctas(self, op: Collective) -> int:
+        default = self._device.calibration.get("mover.link_ctas", 16.0)
+        return max(1, round(self._device.calibration.get(f"mover.link_ctas.{op.kind}", default)))
+
+    def _ctas(self, task: Task, *, default: int) -> int:
+        """A persistent kernel has as many CTAs as it may have resident."""
+        return default if task.sms is None else task.sms * (task.ctas_per_sm or 1)
+
+    def _latency_ns(self) -> float:
+        return self._device.calibration.get("mover.latency_ns", 2_000.0)
+
+
+_REDUCING = (
+    CollectiveKind.ALL_REDUCE,
+    CollectiveKind.REDUCE,
+    CollectiveKind.REDUCE_SCATTER,
+)
+
+
+def _together(*ways: Way) -> Way:
+    joined: dict[Resource, float] = {}
+    for way in ways:
+        for resource, share in way:
+            joined[resource] = joined.get(resource, 0.0) + share
+    return tuple(joined.items())

@@ -1,0 +1,112 @@
+"""SMs are handed out CTA by CTA: waves, priority, packing, partitions, limits."""
+
+import pytest
+
+from made_kernels import Simulated, device, host_copy, kernel, task
+
+
+def test_a_kernel_runs_in_waves():
+    run = Simulated({"k": kernel(ctas=250, least_ns=100)})
+    assert run(task("k"))["k"].duration_ns == 300
+
+
+def test_latency_and_body_of_every_wave_and_the_fixed_time_once():
+    run = Simulated({"k": kernel(ctas=200, latency_ns=10, least_ns=100, fixed_ns=7)})
+    assert run(task("k"))["k"].duration_ns == 227
+
+
+def test_several_ctas_share_an_sm():
+    run = Simulated({"k": kernel(ctas=400, share=0.5, sm_ns=100)})
+    assert run(task("k"))["k"].duration_ns == 400  # two waves of two CTAs an SM, each at half speed
+
+
+def test_the_first_kernel_has_all_sms_and_the_next_comes_in_behind_its_last_wave():
+    run = Simulated({"gemm": kernel(ctas=250, least_ns=100), "comm": kernel(ctas=10, share=0.5, least_ns=50)})
+    rows = run(task("gemm"), task("comm"))
+    assert rows["gemm"].duration_ns == 300
+    assert (rows["comm"].start_ns, rows["comm"].end_ns) == (200, 250)
+
+
+def test_priority_gets_the_sms_that_a_wave_leaves():
+    run = Simulated({"gemm": kernel(ctas=300, least_ns=100), "comm": kernel(ctas=10, least_ns=150)})
+    rows = run(task("gemm"), host_copy("wait", 500), task("comm", priority=-1, after=["wait"]))
+    assert (rows["comm"].start_ns, rows["comm"].end_ns) == (100, 250)
+    assert rows["gemm"].end_ns == 400  # 100, 90, 90, 10 at 250, and 10 at 300
+
+
+def test_without_priority_the_later_kernel_waits_for_all_waves():
+    run = Simulated({"gemm": kernel(ctas=300, least_ns=100), "comm": kernel(ctas=10, least_ns=150)})
+    rows = run(task("gemm"), host_copy("wait", 500), task("comm", after=["wait"]))
+    assert (rows["gemm"].end_ns, rows["comm"].start_ns) == (300, 300)
+
+
+def test_nothing_is_preempted():
+    run = Simulated({"gemm": kernel(ctas=100, least_ns=1000), "comm": kernel(ctas=10, least_ns=50)})
+    rows = run(task("gemm"), host_copy("wait", 500), task("comm", priority=-1, after=["wait"]))
+    assert rows["comm"].start_ns == 1000
+
+
+def test_communication_first_takes_its_sms_and_the_compute_has_the_rest():
+    run = Simulated({"gemm": kernel(ctas=200, least_ns=100), "comm": kernel(ctas=10, least_ns=1000)})
+    rows = run(task("comm", priority=-1), task("gemm"))
+    assert rows["comm"].duration_ns == 1000
+    assert rows["gemm"].duration_ns == 300  # 90 + 90 + 20
+
+
+def test_ctas_on_freed_sms_are_packed_as_far_as_they_fit():
+    kernels = {"gemm": kernel(ctas=100, least_ns=100), "comm": kernel(ctas=8, share=0.25, sm_ns=100)}
+    rows = Simulated(kernels)(task("gemm"), task("comm"))
+    assert rows["comm"].duration_ns == 400  # four to an SM
+    rows = Simulated(kernels)(task("gemm"), task("comm", ctas_per_sm=1))
+    assert rows["comm"].duration_ns == 100
+    rows = Simulated(kernels)(task("comm"))
+    assert rows["comm"].duration_ns == 100  # idle SMs: one each
+
+
+def test_a_partition_is_for_its_own_tasks():
+    run = Simulated({"gemm": kernel(ctas=92, least_ns=100), "comm": kernel(ctas=8, least_ns=100)})
+    rows = run(
+        task("gemm", partition="compute"),
+        task("comm", partition="communication"),
+        partitions={"compute": 92, "communication": 8},
+    )
+    assert rows["gemm"].duration_ns == rows["comm"].duration_ns == 100
+    rows = run(
+        task("gemm", partition="compute"),
+        partitions={"compute": 48, "communication": 52},
+    )
+    assert rows["gemm"].duration_ns == 200
+
+
+def test_a_limit_on_sms_holds():
+    run = Simulated({"gemm": kernel(ctas=100, least_ns=100)})
+    assert run(task("gemm", sms=20))["gemm"].duration_ns == 500
+
+
+def test_kernels_share_an_sm_where_their_footprints_allow():
+    kernels = {"a": kernel(ctas=100, share=0.5, least_ns=100), "b": kernel(ctas=100, share=0.5, least_ns=80)}
+    rows = Simulated(kernels)(task("a"), task("b"))
+    assert (rows["a"].end_ns, rows["b"].start_ns, rows["b"].end_ns) == (100, 0, 80)
+
+
+def test_the_units_of_an_sm_are_shared():
+    kernels = {"a": kernel(ctas=100, share=0.5, sm_ns=100), "b": kernel(ctas=100, share=0.5, sm_ns=50)}
+    rows = Simulated(kernels)(task("a"), task("b"))
+    assert rows["a"].end_ns == 150
+
+
+@pytest.mark.parametrize("ctas", [99, 100, 101, 1000, 12345])
+def test_many_waves_are_few_events(ctas):
+    run = Simulated({"k": kernel(ctas=ctas * 100, least_ns=100)})
+    assert run(task("k"))["k"].duration_ns == ctas * 100
+
+
+def test_hbm_is_shared_in_proportion_to_what_is_in_flight():
+    # alone each takes 100 ns; together they ask for 1.5 times the bandwidth
+    on = device()
+    kernels = {
+        "a": kernel(ctas=50, least_ns=100, hbm_read_nbytes=1000, made_on=on),
+        "b": kernel(ctas=50, least_ns=100, hbm_read_nbytes=2000, made_on=on),
+    }
+    rows = Simulated(kernels)(task("a"), task("b"))
+    assert rows["a"].duration_ns == rows["b"].duration_ns == 150
