@@ -15,12 +15,14 @@ from conccl.core.timeline import Ids, Times
 from conccl.core.units import format_ns, format_share
 from conccl.traces.findings import (
     Advice,
+    ClockCheck,
     CollectiveSummary,
     Contention,
     ExposedCommunication,
     OverlapEstimate,
     OverlappedRegion,
     StepSplit,
+    Straggler,
     TimeSplit,
     Unclassified,
 )
@@ -107,20 +109,6 @@ class RankAnalysis:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClockCheck:
-    """Whether the ranks share a clock: the ends of a matched collective must agree."""
-
-    matched: int
-    """Collectives that the check rests on."""
-    end_spread_ns: int
-    """Median over them of last end minus first end, on the traces' own clocks."""
-    offsets_ns: dict[int, int]
-    """What was subtracted from each rank's times; all 0 where the ranks share a clock."""
-    residual_ns: int
-    """The median spread that is left after it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Analysis:
     """All traces of one run."""
@@ -139,6 +127,8 @@ class Analysis:
     """None where nothing could be matched."""
     collectives: tuple[CollectiveSummary, ...]
     """By summed duration, longest first."""
+    stragglers: tuple[Straggler, ...] = ()
+    """Ranks that made others wait, by time caused, most first."""
     contention: tuple[Contention, ...]
     """By time lost, most first; those without a known slowdown last."""
     regions: tuple[OverlappedRegion, ...]

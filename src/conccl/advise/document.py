@@ -26,6 +26,7 @@ def to_document(analysis: Analysis, /) -> dict[str, Any]:
         "clock": None if analysis.clock is None else _plain(analysis.clock),
         "ranks": [_rank(rank) for rank in analysis.ranks],
         "collectives": [_plain(collective) for collective in analysis.collectives],
+        "stragglers": [_plain(straggler) for straggler in analysis.stragglers],
         "contention": [_plain(contention) for contention in analysis.contention],
         "regions": [_region(region) for region in analysis.regions],
         "exposed": [_plain(exposed) for exposed in analysis.exposed],

@@ -85,7 +85,7 @@ class Device:
     vendor: str
     sm_count: int
     clock_hz: float
-    """The SM clock at which ``peak_flops`` is stated; loads that draw little power may run above it."""
+    """The SM clock at which ``peak_flops`` is stated."""
     peak_flops: dict[DType, float]
     """Dense matrix rate by element type; a type that is missing has no matrix units here."""
     vector_flops: float
@@ -120,6 +120,8 @@ class Device:
     memory_arbitration: MemoryArbitration = MemoryArbitration.FAIR
     registers_per_sm: int = 65_536
     """32-bit registers of one SM."""
+    max_clock_hz: float = 0.0
+    """The SM clock of loads that draw little power; 0: the same."""
     sm_group: int = 1
     """SMs are partitioned in multiples of this many."""
     kernel_launch_ns: int = 0
@@ -159,8 +161,14 @@ class Device:
                 "power_limit_w",
                 "memory_cache_nbytes",
                 "memory_cache_bandwidth",
+                "max_clock_hz",
             ),
         )
+
+    @property
+    def light_clock_hz(self) -> float:
+        """The SM clock of loads that draw little power."""
+        return self.max_clock_hz or self.clock_hz
 
     def __hash__(self) -> int:
         """By the scalars that tell devices apart (dicts have no hash): costs are cached by device."""

@@ -1,7 +1,8 @@
 """Known devices, read from the TOML files in ``devices/`` or from a user's own, each number with its source.
 
 A file has a ``name``, a ``vendor``, ``[sources]`` (texts by key) and the fields of `fields.RULES`. A field is
-a plain value, or ``{ value = ..., source = ... }``, the source being a key of ``[sources]`` or a text.
+a plain value, or ``{ value = ..., source = ... }``, the source being a key of ``[sources]`` or a text. A
+``source`` in a table holds for all its values that name none.
 """
 
 from __future__ import annotations
@@ -59,8 +60,7 @@ def read_device(path: Path, /) -> Device:
         raise InputError(f"device file {path}: name, vendor, description and [sources] hold texts.")
     values: dict[str, Value] = {}
     sources: dict[str, str] = {}
-    for field, entry in _flat(document):
-        value, source = (entry["value"], entry.get("source")) if isinstance(entry, dict) else (entry, None)
+    for field, value, source in _flat(document):
         try:
             values[field] = checked(field, value, where=f"device file {path}: ")
         except UnknownNameError as error:
@@ -77,13 +77,17 @@ def read_device(path: Path, /) -> Device:
     )
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Entries by dotted name; a table with a ``value`` is an entry."""
+def _flat(
+    table: Mapping[str, Any], *, prefix: str = "", source: object = None
+) -> Iterator[tuple[str, Any, object]]:
+    """Values by dotted name, with their sources; a table's own ``source`` holds for all that name none."""
     for key, entry in table.items():
-        if isinstance(entry, dict) and "value" not in entry:
-            yield from _flat(entry, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", entry
+        if isinstance(entry, dict) and "value" in entry:
+            yield f"{prefix}{key}", entry["value"], entry.get("source", source)
+        elif isinstance(entry, dict):
+            yield from _flat(entry, prefix=f"{prefix}{key}.", source=entry.get("source", source))
+        elif key != "source":
+            yield f"{prefix}{key}", entry, source
 
 
 def with_fields(device: Device, fields: Mapping[str, object], /) -> Device:

@@ -81,6 +81,7 @@ def _link(name: str, *, required: bool) -> dict[str, Rule]:
 RULES: dict[str, Rule] = {
     "sm_count": _count(1, 1e5),
     "clock_hz": _number(1e8, 1e10),
+    "max_clock_hz": _number(0, 1e10, required=False),
     **{f"peak_flops.{dtype}": _number(1e9, 1e18, required=False) for dtype in DType},
     "vector_flops": _number(1e9, 1e17),
     "hbm_nbytes": _size(2**20, 2**47),

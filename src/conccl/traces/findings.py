@@ -116,6 +116,33 @@ class CollectiveSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClockCheck:
+    """Whether the ranks share a clock: the ends of a matched collective must agree."""
+
+    matched: int
+    """Collectives that the check rests on."""
+    end_spread_ns: int
+    """Median over them of last end minus first end, on the traces' own clocks."""
+    offsets_ns: dict[int, int]
+    """What was subtracted from each rank's times; all 0 where the ranks share a clock."""
+    residual_ns: int
+    """The median spread that is left after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Straggler:
+    """A rank for which others waited."""
+
+    rank: int
+    last: int
+    """Matched calls at which it arrived last."""
+    matched: int
+    """Matched calls that it took part in."""
+    caused_ns: int
+    """What the others waited for it, on average over them, summed over those calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Contention:
     """One kernel variant, alone against under the other side, within one trace."""
 
