@@ -1,4 +1,4 @@
-"""One rank of one profiler trace, as the analyses see it: GPU rows, steps, collectives, health.
+"""One GPU of one profiler trace, as the analyses see it: GPU rows, steps, collectives, annotations, health.
 
 The GPU rows are a `Timeline` whose ``columns`` hold, one entry a row:
 
@@ -9,19 +9,36 @@ The GPU rows are a `Timeline` whose ``columns`` hold, one entry a row:
 ``ctas``           int64   CTAs of a kernel's grid; 0: not known or no kernel
 ``threads``        int32   threads of one CTA; 0: not known or no kernel
 ``variant``        int32   equal for rows of equal name, grid, block and (where recorded) input shapes
-``collective``     int32   index into ``Trace.collectives``; -1: none
+``collective``     int32   index into ``Trace.collectives``; -1: none. Every communication row whose kind
+                           or metadata is known has one; rows that say the same share it
 ``nbytes``         int64   bytes of a copy or memset; 0: not known or neither
 ``in_graph``       bool    launched as part of a captured graph
-``rule``           int16   index into the rules of the classification that matched; -1: no rule knows it
+``rule``           int16   index into ``Trace.rules``; -1: no rule knows it (it counts as compute)
 =================  ======  =====================================================================
+
+Each stream of a trace is serial outside graphs: rows that overrun the next one are cut (see `Health`). Rows
+inside graphs may run side by side on what the profiler calls one stream and are left as they are.
 """
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from conccl.core.ops import CollectiveKind, DType
-from conccl.core.timeline import Timeline
+from conccl.core.timeline import Ids, Timeline, Times
+
+
+class RankSource(enum.StrEnum):
+    """How the rank of a trace is known."""
+
+    GIVEN = "given"
+    DISTRIBUTED_INFO = "distributedInfo"
+    FILE_NAME = "file name"
+    ORDER = "order of the files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +74,24 @@ class CollectiveCall:
         return max(self.in_elements, self.out_elements) * self.dtype.nbytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Annotations:
+    """Labels that people put on stretches of time (record_function, nccl:..., ProfilerStep#...), by start.
+
+    Parallel arrays, one entry a label; ``names`` is the table that ``name_id`` indexes.
+    """
+
+    names: tuple[str, ...]
+    name_id: Ids
+    start_ns: Times
+    end_ns: Times
+    on_gpu: npt.NDArray[np.bool_]
+    """True: the window of the GPU work launched under the label; False: its window on the host."""
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """What was odd about a trace: counts of rows, and times in ns."""
@@ -64,9 +99,9 @@ class Health:
     rows: int = 0
     """GPU rows that were read."""
     overlapping_rows: int = 0
-    """Rows that began before the row before them on the same stream had ended."""
+    """Rows that began before a row before them on the same stream had ended."""
     clipped_ns: int = 0
-    """Time cut off those so that each stream is serial."""
+    """Time cut off the ends of the rows that overran them, so that the stream is serial (not inside graphs)."""
     zero_rows: int = 0
     """Rows with no duration."""
     negative_rows: int = 0
@@ -85,17 +120,22 @@ class Health:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """One rank of one trace file."""
+    """One GPU of one trace file; GPUs of one process are separate traces."""
 
     path: str
+    """The file, and for a member of an archive the member after "::"."""
     rank: int
-    rank_source: str
-    """How the rank is known: given, distributedInfo, file name, or order of the files."""
+    rank_source: RankSource
     world_size: int | None
+    device: str
+    """The GPU's index as the profiler numbers it."""
     device_name: str | None
     sm_count: int | None
     timeline: Timeline
     steps: tuple[Step, ...]
     collectives: tuple[CollectiveCall, ...]
+    annotations: Annotations
+    rules: tuple[str, ...]
+    """Names of the classification's rules, which the column ``rule`` indexes."""
     health: Health
     warnings: tuple[str, ...] = ()
