@@ -99,9 +99,9 @@ class Health:
     rows: int = 0
     """GPU rows that were read."""
     overlapping_rows: int = 0
-    """Rows that began before a row before them on the same stream had ended."""
+    """Rows that had not ended when the next one on the same stream began."""
     clipped_ns: int = 0
-    """Time cut off the ends of the rows that overran them, so that the stream is serial (not inside graphs)."""
+    """Time cut off their ends, so that each stream is serial; rows of graphs are left as they are."""
     zero_rows: int = 0
     """Rows with no duration."""
     negative_rows: int = 0
@@ -114,6 +114,10 @@ class Health:
     """Rows launched by graphs: idle time inside a graph is not known."""
     sync_rows: int = 0
     """Synchronisation rows: never counted as work."""
+    nanosecond_rows: int = 0
+    """Rows whose times the file gives in nanoseconds instead of microseconds: converted."""
+    odd_events: int = 0
+    """Events that are no JSON objects: left out."""
     truncated: bool = False
     """The file ended early; what came before was read."""
 

@@ -1,0 +1,226 @@
+"""The bytes of one trace file, unpacked block by block: bounded in memory, suspicious of gzip bombs.
+
+A file is plain JSON, gzip (several members allowed), or a member of a tar archive, each layer of which may
+be gzip; what it is is told by its first bytes, not by its name. Nothing is written to disk. Every stream here
+has the shape of `Bytes`: read until empty, then look at ``damage``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tarfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Protocol
+
+from conccl.core.errors import TraceError
+from conccl.core.units import MIB, format_bytes
+
+BLOCK = 4 * MIB
+"""Unpacked bytes handed on at a time; the unpacked size of a trace does not matter, this does."""
+
+BOMB_RATIO = 300
+"""Traces shrink 10 to 30 times (measured); DEFLATE's limit is 1032. Beyond this a file is refused ..."""
+BOMB_NBYTES = 256 * MIB
+"""... once it has unpacked to this much."""
+
+_PACKED_BLOCK = 256 << 10
+_GZIP = b"\x1f\x8b"
+
+
+class Bytes(Protocol):
+    """A stream of bytes that remembers how it ended."""
+
+    @property
+    def damage(self) -> str:
+        """Empty, or what broke the stream off; what came before is good."""
+        ...
+
+    def read(self, size: int = BLOCK, /) -> bytes:
+        """Up to ``size`` bytes; empty at the end."""
+        ...
+
+
+class Plain:
+    """A file as it is, with bytes that were read ahead put back in front."""
+
+    def __init__(self, source: IO[bytes] | Bytes, /, *, first: bytes = b"") -> None:
+        self._source = source
+        self._first = first
+
+    @property
+    def damage(self) -> str:
+        """What broke the underlying stream off."""
+        return "" if isinstance(self._source, io.IOBase) else getattr(self._source, "damage", "")
+
+    def read(self, size: int = BLOCK, /) -> bytes:
+        """Up to ``size`` bytes; empty at the end."""
+        if self._first:
+            first, self._first = self._first[:size], self._first[size:]
+            return first
+        return self._source.read(size)
+
+
+class Unpacked:
+    """What a gzip stream unpacks to."""
+
+    def __init__(self, source: Bytes, /, *, path: str, first: bytes) -> None:
+        self.damage = ""
+        self._source = source
+        self._path = path
+        self._inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        self._packed = first
+        self._packed_nbytes = len(first)
+        self._unpacked_nbytes = 0
+
+    def read(self, size: int = BLOCK, /) -> bytes:
+        """Up to ``size`` unpacked bytes; empty at the end."""
+        pieces: list[bytes] = []
+        wanted = size
+        while wanted > 0 and not self.damage and (self._packed or self._refill()):
+            piece = self._inflate(wanted)
+            pieces.append(piece)
+            wanted -= len(piece)
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self._unpacked_nbytes += len(data)
+        self._check_ratio()
+        return data
+
+    def _refill(self) -> bool:
+        self._packed = self._source.read(_PACKED_BLOCK)
+        self._packed_nbytes += len(self._packed)
+        if not self._packed and not self._inflater.eof:
+            self.damage = self._source.damage or (
+                f"the gzip stream breaks off after {format_bytes(self._packed_nbytes)}"
+            )
+        return bool(self._packed)
+
+    def _inflate(self, wanted: int) -> bytes:
+        if self._inflater.eof:
+            if not self._packed.startswith(_GZIP[:1]):  # padding after the last gzip member is not data
+                self._packed = b""
+                return b""
+            self._inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        try:
+            piece = self._inflater.decompress(self._packed, wanted)
+        except zlib.error as error:
+            self.damage = (
+                f"the gzip stream is damaged within its first {format_bytes(self._packed_nbytes)} ({error})"
+            )
+            return b""
+        self._packed = self._inflater.unused_data if self._inflater.eof else self._inflater.unconsumed_tail
+        return piece
+
+    def _check_ratio(self) -> None:
+        if self._unpacked_nbytes > max(BOMB_NBYTES, BOMB_RATIO * self._packed_nbytes):
+            raise TraceError(
+                path=self._path,
+                problem=f"{format_bytes(self._packed_nbytes)} unpack to {format_bytes(self._unpacked_nbytes)}"
+                f" and more: that looks like a gzip bomb (traces shrink less than {BOMB_RATIO} times)",
+                remedy="If you trust it, unpack it yourself (gunzip) and give the unpacked file.",
+            )
+
+
+class _Member:
+    """A member of a tar archive that is read forward only."""
+
+    def __init__(self, file: IO[bytes], /, *, archive: Bytes) -> None:
+        self.damage = ""
+        self._file = file
+        self._archive = archive
+
+    def read(self, size: int = BLOCK, /) -> bytes:
+        """Up to ``size`` bytes; empty at the end."""
+        if self.damage:
+            return b""
+        try:
+            return self._file.read(size)
+        except tarfile.TarError:
+            self.damage = self._archive.damage or "the archive breaks off"
+            return b""
+
+
+def unpack(source: Bytes, /, *, path: str) -> Bytes:
+    """The stream's bytes, unpacked where it is gzip."""
+    first = source.read(_PACKED_BLOCK)
+    if first.startswith(_GZIP):
+        return Unpacked(source, path=path, first=first)
+    return Plain(source, first=first)
+
+
+def name_of(path: str, member: str | None, /) -> str:
+    """How a file or a member of an archive is called in messages."""
+    return path if member is None else f"{path}::{member}"
+
+
+@contextlib.contextmanager
+def open_bytes(path: str, /, *, member: str | None = None, offset: int = 0) -> Iterator[Bytes]:
+    """The unpacked bytes of a file, or of the archive member whose header is at this unpacked offset."""
+    if member is None:
+        with errors_named(path), Path(path).open("rb") as file:
+            yield unpack(Plain(file), path=path)
+        return
+    with members_of(path, offset=offset) as members:
+        for info, stream in members:
+            if info.name == member:
+                yield unpack(stream, path=name_of(path, member))
+                return
+            break
+        raise TraceError(
+            path=path, problem=f"{member} is not where it was a moment ago", remedy="Let nobody write to it."
+        )
+
+
+Members = Iterator[tuple[tarfile.TarInfo, Bytes]]
+
+
+@contextlib.contextmanager
+def members_of(path: str, /, *, offset: int = 0) -> Iterator[Members]:
+    """The members of a tar archive from this unpacked offset on; each must be read before the next."""
+    with errors_named(path), Path(path).open("rb") as file:
+        stream = unpack(Plain(file), path=path)
+        if isinstance(stream, Plain):
+            file.seek(offset)
+            stream = Plain(file)
+        else:
+            _skip(stream, offset)
+        yield _members(stream, path=path)
+
+
+def _members(stream: Bytes, *, path: str) -> Members:
+    try:
+        # tarfile asks its file for read(n) only, in stream mode
+        with tarfile.open(fileobj=stream, mode="r|") as archive:  # type: ignore[call-overload]
+            for info in archive:
+                file = archive.extractfile(info) if info.isreg() else None
+                yield info, _Member(file or io.BytesIO(), archive=stream)
+    except tarfile.TarError as error:
+        problem = stream.damage or f"not a readable tar archive ({error})"
+        raise TraceError(path=path, problem=problem, remedy="Pack or copy it again.") from error
+
+
+def _skip(stream: Bytes, nbytes: int) -> None:
+    while nbytes > 0 and (piece := stream.read(min(nbytes, BLOCK))):
+        nbytes -= len(piece)
+
+
+@contextlib.contextmanager
+def errors_named(path: str, /) -> Iterator[None]:
+    """Errors of the operating system become ours, with the file's name."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise TraceError(
+            path=path, problem="it does not exist (any more)", remedy="Check the path."
+        ) from error
+    except PermissionError as error:
+        raise TraceError(
+            path=path, problem="it may not be read", remedy="Change its permissions (chmod +r)."
+        ) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TraceError(
+            path=path, problem=f"reading it failed ({reason})", remedy="Copy it anew."
+        ) from error

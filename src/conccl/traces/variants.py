@@ -1,0 +1,62 @@
+"""Which rows are instances of one kernel: equal name, grid, block and, where recorded, input shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from conccl.core.timeline import Ids, Times
+from conccl.traces.gpu_rows import GpuRows
+from conccl.traces.host_rows import HostRows
+from conccl.traces.linking import Links, around
+
+_decode_sizes = msgspec.json.Decoder(list[int]).decode
+_MOST_CTAS = 1 << 62
+_MOST_THREADS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Variants:
+    """Parallel arrays, one entry a row."""
+
+    variant: Ids
+    ctas: Times
+    threads: Ids
+
+
+def variants_of(launch_kind: Ids, /, *, gpu: GpuRows, host: HostRows, links: Links) -> Variants:
+    """The variants of rows of these kinds of launch (numbers of `GpuRows.variants`)."""
+    kinds = gpu.variants.values
+    ctas = np.array([_product(grid, most=_MOST_CTAS) for _, grid, _ in kinds], dtype=np.int64)
+    threads = np.array([_product(block, most=_MOST_THREADS) for _, _, block in kinds], dtype=np.int32)
+    return Variants(
+        variant=_with_shapes(launch_kind, host, links), ctas=ctas[launch_kind], threads=threads[launch_kind]
+    )
+
+
+def _with_shapes(launch_kind: Ids, host: HostRows, links: Links) -> Ids:
+    """Kinds of launch told apart by the shapes of the operator that launched them."""
+    shapes = host.ops.array("shapes", dtype=np.int32)
+    if not len(shapes):
+        return launch_kind
+    op = around(links, host.ops, np.ones(len(shapes), dtype=np.bool_))
+    shape = np.where(op >= 0, shapes[op], -1).astype(np.int64)
+    _, variant = np.unique(
+        launch_kind.astype(np.int64) * (len(host.shapes) + 1) + shape + 1, return_inverse=True
+    )
+    numbers: Ids = variant.astype(np.int32)
+    return numbers
+
+
+def _product(text: bytes, *, most: int) -> int:
+    """Of ``[2, 3, 4]`` 24; 0 where it is not known."""
+    try:
+        sizes = _decode_sizes(text) if text else []
+    except (msgspec.MsgspecError, RecursionError):
+        return 0
+    product = 1
+    for size in sizes:
+        product *= max(size, 0)
+    return product if sizes and product <= most else 0
