@@ -58,7 +58,8 @@ def test_less_of_the_device_is_never_faster(count, sm_ns, nbytes, latency_ns, ct
         group, ctas_per_sm=ctas_per_sm, share=Share(sms=-(-sms // 2), hbm_bandwidth=2e9, l2_bandwidth=4e9)
     )
     assert slow >= much * (1 - 1e-9)
-    assert few >= much * (1 - 1e-9)
+    alone = time_ns(CtaGroup(count=1, work=work), share=Share(sms=1, hbm_bandwidth=2e9, l2_bandwidth=4e9))
+    assert few >= much * (1 - 1e-9) - alone  # the last wave may be better filled on fewer SMs
     assert much >= count * nbytes / 2 * (1 - 1e-9)
 
 

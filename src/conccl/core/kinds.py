@@ -169,3 +169,13 @@ class OrderKind(enum.StrEnum):
     SORT = "sort"
     TOPK = "topk"
     SCAN = "scan"
+
+
+class AttentionBackend(enum.StrEnum):
+    """Which fused kernel does an attention."""
+
+    DEFAULT = "default"
+    """What the framework picks on the device."""
+    FLASH = "flash"
+    EFFICIENT = "efficient"
+    CUDNN = "cudnn"

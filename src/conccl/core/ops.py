@@ -12,6 +12,7 @@ from conccl.core.checks import require_not_negative, require_positive
 from conccl.core.errors import InputError
 from conccl.core.kinds import (
     Access,
+    AttentionBackend,
     CollectiveKind,
     ConvolutionPass,
     DType,
@@ -31,6 +32,7 @@ from conccl.core.movement import Collective, Copy, Move, Multicast, Reduce, Regi
 __all__ = [
     "Access",
     "Attention",
+    "AttentionBackend",
     "Collective",
     "CollectiveKind",
     "Communication",
@@ -153,6 +155,7 @@ class Attention:
     causal: bool = False
     direction: Pass = Pass.FORWARD
     dtype: DType = DType.BF16
+    backend: AttentionBackend = AttentionBackend.DEFAULT
 
     def __post_init__(self) -> None:
         require_positive(self, "batch", "heads", "kv_heads", "queries", "keys", "head_dim")
@@ -204,6 +207,8 @@ class Rowwise:
     cols: int
     direction: Pass = Pass.FORWARD
     dtype: DType = DType.BF16
+    interleaved: bool = False
+    """Whether rows lie interleaved in memory, as the channels of channels-last images do."""
 
     def __post_init__(self) -> None:
         require_positive(self, "rows", "cols")
@@ -228,6 +233,8 @@ class Reduction:
     reduced: int
     inner: int = 1
     dtype: DType = DType.BF16
+    name: str = "sum"
+    """sum, mean, amax, max, argmax, var, norm ..."""
 
     def __post_init__(self) -> None:
         require_positive(self, "outer", "reduced", "inner")

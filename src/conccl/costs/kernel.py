@@ -30,12 +30,20 @@ class CtaWork:
     """Between L2 and the SM, hits and misses: what HBM would carry if L2 held nothing."""
     link_nbytes: float = 0.0
     """To or from peers or the host."""
+    hbm_share: float = 1.0
+    """Of the bandwidth that the best kernels reach, what its accesses can: reads and writes may disturb
+    each other, rows be opened for little."""
     flops: float = 0.0
 
     @property
     def hbm_nbytes(self) -> float:
         """HBM traffic in both directions."""
         return self.hbm_read_nbytes + self.hbm_write_nbytes
+
+    @property
+    def hbm_taken_nbytes(self) -> float:
+        """What the best kernels could have moved in the HBM time that it takes up."""
+        return self.hbm_nbytes / self.hbm_share
 
     def body_ns(
         self, *, sharers: int, hbm_bandwidth: float, l2_bandwidth: float, link_bandwidth: float
@@ -44,7 +52,7 @@ class CtaWork:
         return max(
             self.least_ns,
             self.sm_ns * sharers,
-            self.hbm_nbytes * 1e9 / hbm_bandwidth,
+            self.hbm_taken_nbytes * 1e9 / hbm_bandwidth,
             self.l2_nbytes * 1e9 / l2_bandwidth,
             self.link_nbytes * 1e9 / link_bandwidth,
         )

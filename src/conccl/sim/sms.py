@@ -432,7 +432,7 @@ class Sms:
         ctas = cohort.ctas * share
         amounts = {
             cohort.class_.units: ctas * work.sm_ns / speed,
-            self._hbm: ctas * work.hbm_nbytes,
+            self._hbm: ctas * work.hbm_taken_nbytes,
             self._l2: ctas * work.l2_nbytes,
         }
         for resource, use in launch.links:
