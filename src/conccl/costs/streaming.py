@@ -13,9 +13,6 @@ from conccl.core.hardware import Device
 from conccl.costs.constants import constant
 from conccl.costs.kernel import CtaGroup, CtaWork, Footprint, KernelCost, kernel_cost
 
-LANES = 128
-"""fp32 instructions that an SM starts in one clock: data sheets' vector rate is twice that many operations."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
