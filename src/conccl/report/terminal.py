@@ -17,7 +17,7 @@ from conccl.advise.analysis import Analysis, RankAnalysis
 from conccl.core.units import format_bandwidth, format_bytes, format_ns, format_share
 from conccl.report.names import short, shown
 from conccl.report.palette import PALETTE
-from conccl.report.texts import device_line, fraction_text, headline_ranks, median_or_none, window_text
+from conccl.report.texts import device_line, fraction_text, headline_ranks, mean_or_none, window_text
 from conccl.traces.findings import CollectiveSummary, Contention, OverlappedRegion
 
 MOST_RANKS = 8
@@ -120,8 +120,8 @@ def _split_row(rank: RankAnalysis) -> list[Text]:
 
 def _waiting(analysis: Analysis) -> Text:
     """Waiting against transfer, in one line; why not, where they are not known."""
-    wait = median_or_none(rank.wait_ns for rank in analysis.ranks)
-    transfer = median_or_none(rank.transfer_ns for rank in analysis.ranks)
+    wait = mean_or_none(rank.wait_ns for rank in analysis.ranks)
+    transfer = mean_or_none(rank.transfer_ns for rank in analysis.ranks)
     if wait is None or transfer is None:
         reason = "one rank" if len(analysis.ranks) == 1 else "no collective matched across ranks"
         return Text(f"Waiting against transfer: not known ({reason})", style="dim")
@@ -131,7 +131,7 @@ def _waiting(analysis: Analysis) -> Text:
         (format_ns(wait), "bold"),
         f" waits for other ranks ({format_share(share)}), ",
         (format_ns(transfer), "bold"),
-        " transfer (medians).",
+        " transfer (mean over ranks).",
     )
 
 

@@ -7,7 +7,17 @@ from collections.abc import Iterable
 
 from conccl.advise.analysis import Analysis, RankAnalysis
 from conccl.core.metrics import MEANINGFUL_IDEAL_SPEEDUP, Overlap
+from conccl.core.units import format_ns
 from conccl.report.names import shown
+
+
+def time_text(time_ns: float | None, /) -> str:
+    """A duration on the page; a dash where it is not known.
+
+    >>> time_text(1_500)
+    '1.5 µs'
+    """
+    return "-" if time_ns is None else format_ns(time_ns).replace(" us", " µs")
 
 
 def device_line(analysis: Analysis, /) -> str:
@@ -66,7 +76,30 @@ def headline_ranks(analysis: Analysis, /, *, most: int) -> tuple[RankAnalysis, .
     return tuple(sorted(chosen, key=lambda rank: rank.rank))
 
 
-def median_or_none(values: Iterable[float | None], /) -> float | None:
-    """The middle of the known values; None where none is known."""
+def mean_or_none(values: Iterable[float | None], /) -> float | None:
+    """The mean of the known values; None where none is known."""
     known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+    return statistics.fmean(known) if known else None
+
+
+def middle_rank(analysis: Analysis, /) -> RankAnalysis | None:
+    """The rank whose fraction of ideal is the median (the lower of two); None where no rank has one."""
+    known = [
+        (overlap.fraction_of_ideal, rank.rank, rank)
+        for rank in analysis.ranks
+        if (overlap := rank.overlap.overlap) is not None and overlap.fraction_of_ideal is not None
+    ]
+    if not known:
+        return None
+    known.sort(key=lambda entry: entry[:2])
+    return known[(len(known) - 1) // 2][2]
+
+
+def communication_totals(analysis: Analysis, /) -> tuple[int, int, int]:
+    """Communication, its hidden part and the span, each summed over ranks."""
+    splits = [rank.split for rank in analysis.ranks]
+    return (
+        sum(split.communication_ns for split in splits),
+        sum(split.both_ns for split in splits),
+        sum(split.span_ns for split in splits),
+    )

@@ -1,0 +1,32 @@
+"""Where results are written: the one place that turns a failed write into a message for the user."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Iterable
+from pathlib import Path
+
+from conccl.core.errors import OutputError
+
+
+def write_file(path: Path, chunks: Iterable[bytes], /) -> None:
+    """Write the chunks to a file, made with the folders it lies in; one whose name ends in .gz is compressed.
+
+    What stood there is replaced. Raises `OutputError` where the path cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as raw, _compressed(raw, path) as file:
+            for chunk in chunks:
+                file.write(chunk)
+    except (OSError, ValueError) as error:  # ValueError: a path with a null byte
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise OutputError(
+            f"cannot write {path}: {reason}. Give a path of a file in a folder that you may write to."
+        ) from error
+
+
+def _compressed(raw: io.BufferedWriter, path: Path) -> io.BufferedWriter | gzip.GzipFile:
+    # No name and no time in the header: the same result gives the same bytes.
+    return gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) if path.suffix == ".gz" else raw

@@ -1,0 +1,172 @@
+"""The breakdown: where each rank's and each step's time goes, in five parts that sum to it."""
+
+from __future__ import annotations
+
+from conccl.advise.analysis import RankAnalysis
+from conccl.core.units import format_share
+from conccl.report.blocks import Bar, BarGroup, Block, Cell, Column, DataTable, Part, Section, StackedBars
+from conccl.report.runs import Run, windows
+from conccl.report.sections.timeline import LEGEND
+from conccl.report.texts import fraction_text, headline_ranks, ratio_text, time_text
+from conccl.traces.findings import OverlapEstimate, StepSplit, TimeSplit
+
+MOST_RANKS = 32
+MOST_STEPS = 40
+MOST_ROWS = 600
+
+_SPLIT_RULE = (
+    "Every moment of a rank's window is one of five: compute only, communication only, both, copy only (a copy or"
+    " memset under neither), idle. They sum to the window exactly."
+)
+_STEP_RULE = (
+    "GPU work belongs to the step that launched it, whenever it ran; a step reaches from its first work's start to"
+    " its last work's end, so neighbouring steps can overlap."
+)
+
+
+def breakdown(runs: tuple[Run, ...], /) -> Section:
+    """Ranks, then steps, as bars of one scale; then all numbers."""
+    blocks: list[Block] = [
+        StackedBars(
+            title="Ranks",
+            rule=f"{_SPLIT_RULE} {windows(runs)}",
+            legend=LEGEND,
+            groups=tuple(_ranks(run) for run in runs),
+        )
+    ]
+    if any(rank.steps for run in runs for rank in run.analysis.ranks):
+        blocks.append(
+            StackedBars(
+                title="Steps",
+                rule=_STEP_RULE,
+                legend=LEGEND,
+                groups=tuple(_steps(run) for run in runs if any(rank.steps for rank in run.analysis.ranks)),
+            )
+        )
+    blocks.append(_numbers(runs))
+    return Section(
+        id="breakdown",
+        title="Where time goes",
+        lead="Each rank's time, split by what its GPU was doing.",
+        blocks=tuple(blocks),
+    )
+
+
+def _ranks(run: Run) -> BarGroup:
+    ranks = headline_ranks(run.analysis, most=MOST_RANKS)
+    left_out = len(run.analysis.ranks) - len(ranks)
+    return BarGroup(
+        label=run.label,
+        bars=tuple(_bar(f"rank {rank.rank}", rank.split) for rank in ranks),
+        note=f"{left_out} ranks with less exposed communication stand in the table only." if left_out else "",
+    )
+
+
+def _steps(run: Run) -> BarGroup:
+    """Steps of the rank with most exposed communication: all ranks' steps stand in the table."""
+    rank = max(run.analysis.ranks, key=lambda rank: (bool(rank.steps), rank.split.communication_only_ns))
+    label = f"{run.label} · rank {rank.rank}" if run.label else f"Rank {rank.rank}"
+    left_out = len(rank.steps) - MOST_STEPS
+    notes = []
+    if len(run.analysis.ranks) > 1:
+        notes.append("The rank with most exposed communication; the others' steps stand in the table.")
+    if left_out > 0:
+        notes.append(f"The first {MOST_STEPS} of {len(rank.steps)} steps.")
+    return BarGroup(
+        label=label,
+        bars=tuple(_bar(step.name, step.split) for step in rank.steps[:MOST_STEPS]),
+        note=" ".join(notes),
+    )
+
+
+def _parts(split: TimeSplit) -> tuple[tuple[str, str, int], ...]:
+    values = (
+        split.compute_only_ns,
+        split.communication_only_ns,
+        split.both_ns,
+        split.copy_only_ns,
+        split.idle_ns,
+    )
+    return tuple((kind, label, value) for (kind, label), value in zip(LEGEND, values, strict=True))
+
+
+def _bar(label: str, split: TimeSplit) -> Bar:
+    return Bar(
+        label=label,
+        parts=tuple(
+            Part(
+                kind=kind,
+                value=value,
+                share=value / split.span_ns if split.span_ns else 0.0,
+                text=f"{name} {time_text(value)} ({format_share(value / split.span_ns if split.span_ns else None)})",
+            )
+            for kind, name, value in _parts(split)
+        ),
+        text=time_text(split.span_ns),
+    )
+
+
+def _numbers(runs: tuple[Run, ...]) -> DataTable:
+    rows = [
+        row
+        for run in runs
+        for rank in run.analysis.ranks
+        for row in (_rank_row(run, rank), *(_step_row(run, rank, step) for step in rank.steps))
+    ]
+    labelled = any(run.label for run in runs)
+    columns = (
+        *((Column(label="Run"),) if labelled else ()),
+        Column(label="Rank", numeric=True),
+        Column(label="Step"),
+        Column(label="Span", numeric=True),
+        *(Column(label=label.capitalize(), numeric=True) for _, label in LEGEND),
+        Column(label="Hidden", numeric=True, help="Communication under compute over all communication"),
+        Column(label="Wait", numeric=True, help="Time in collectives spent waiting for other ranks"),
+        Column(label="Transfer", numeric=True, help="The rest of the time in collectives"),
+        Column(label="Speedup", numeric=True, help="Isolated times summed, over the time together"),
+        Column(label="Fraction of ideal", numeric=True),
+    )
+    return DataTable(
+        title="All numbers",
+        rule="Wait and transfer are known where collectives could be matched across ranks.",
+        columns=columns,
+        rows=tuple(rows[:MOST_ROWS]),
+        left_out=max(0, len(rows) - MOST_ROWS),
+    )
+
+
+def _rank_row(run: Run, rank: RankAnalysis) -> tuple[Cell, ...]:
+    return _row(run, rank, "all", rank.split, rank.overlap, rank.wait_ns, rank.transfer_ns)
+
+
+def _step_row(run: Run, rank: RankAnalysis, step: StepSplit) -> tuple[Cell, ...]:
+    return _row(run, rank, step.name, step.split, step.overlap, step.wait_ns, step.transfer_ns)
+
+
+def _row(
+    run: Run,
+    rank: RankAnalysis,
+    step: str,
+    split: TimeSplit,
+    estimate: OverlapEstimate,
+    wait_ns: int | None,
+    transfer_ns: int | None,
+) -> tuple[Cell, ...]:
+    overlap = estimate.overlap
+    return (
+        *((Cell(text=run.label),) if run.label else ()),
+        Cell(text=str(rank.rank), value=rank.rank),
+        Cell(text=step),
+        time_cell(split.span_ns),
+        *(time_cell(value) for _, _, value in _parts(split)),
+        Cell(text=format_share(split.hidden_share), value=split.hidden_share),
+        time_cell(wait_ns),
+        time_cell(transfer_ns),
+        Cell(text=ratio_text(overlap and overlap.speedup), value=overlap and overlap.speedup),
+        Cell(text=fraction_text(overlap), value=overlap and overlap.fraction_of_ideal),
+    )
+
+
+def time_cell(time_ns: int | None, /) -> Cell:
+    """A duration that sorts."""
+    return Cell(text=time_text(time_ns), value=time_ns)

@@ -1,0 +1,91 @@
+"""The collectives: what each moved, how long it waited and transferred, and at which bandwidth."""
+
+from __future__ import annotations
+
+from conccl.core.units import format_bandwidth, format_bytes
+from conccl.report.blocks import Block, Cell, Column, DataTable, Note, Notes, Section
+from conccl.report.names import short
+from conccl.report.runs import Run
+from conccl.report.sections.breakdown import time_cell
+from conccl.traces.findings import CollectiveSummary
+
+MOST_ROWS = 500
+
+_RULE = (
+    "One row a kind, group and size; time is each rank's summed kernel time, mean over ranks. Transfer counts a"
+    " matched call with its shortest rank, wait is the rest. algbw and busbw are on the transfer, as nccl-tests"
+    " defines them. Skew: last start minus first start, median over matched calls."
+)
+
+_COLUMNS = (
+    Column(label="Collective"),
+    Column(label="Group"),
+    Column(label="Ranks", numeric=True),
+    Column(label="Size", numeric=True, help="Bytes of one call, as nccl-tests counts them"),
+    Column(label="Calls", numeric=True, help="Kernels on all ranks together"),
+    Column(label="Matched", numeric=True, help="Calls found on all ranks of the group that have a trace"),
+    Column(label="Time", numeric=True),
+    Column(label="Wait", numeric=True),
+    Column(label="Transfer", numeric=True),
+    Column(label="Skew", numeric=True),
+    Column(label="Last rank", numeric=True, help="The rank that arrived last most often"),
+    Column(label="algbw", numeric=True),
+    Column(label="busbw", numeric=True),
+    Column(label="CTAs", numeric=True, help="SMs taken at most"),
+    Column(label="Kernel"),
+)
+
+
+def collectives(runs: tuple[Run, ...], /) -> Section:
+    """All collectives of all runs in one table."""
+    rows = [
+        _row(run, collective, labelled=len(runs) > 1)
+        for run in runs
+        for collective in run.analysis.collectives
+    ]
+    table: Block = DataTable(
+        title="By kind, group and size",
+        rule=_RULE,
+        columns=((Column(label="Run"), *_COLUMNS) if len(runs) > 1 else _COLUMNS),
+        rows=tuple(rows[:MOST_ROWS]),
+        left_out=max(0, len(rows) - MOST_ROWS),
+        visible=15,
+    )
+    none = Notes(notes=(Note(level="info", title="There is no collective in these traces."),))
+    return Section(
+        id="collectives",
+        title="Collectives",
+        lead="What each collective cost, and how much of that was waiting for other ranks.",
+        blocks=(table if rows else none,),
+    )
+
+
+def _row(run: Run, collective: CollectiveSummary, *, labelled: bool) -> tuple[Cell, ...]:
+    return (
+        *((Cell(text=run.label),) if labelled else ()),
+        Cell(text=collective.kind or "unknown kind", kind="communication"),
+        Cell(text=short(collective.group or "-", width=24), full=collective.group or ""),
+        _count(collective.ranks),
+        Cell(
+            text="-" if collective.nbytes is None else format_bytes(collective.nbytes), value=collective.nbytes
+        ),
+        _count(collective.calls),
+        _count(collective.matched),
+        time_cell(collective.duration_ns),
+        time_cell(collective.wait_ns),
+        time_cell(collective.transfer_ns),
+        time_cell(collective.skew_ns),
+        _count(collective.last_rank),
+        _bandwidth(collective.algbw),
+        _bandwidth(collective.busbw),
+        _count(collective.ctas),
+        Cell(text=short(collective.name, width=44), full=collective.name, code=True),
+    )
+
+
+def _count(count: int | None) -> Cell:
+    return Cell(text="-" if count is None else str(count), value=count)
+
+
+def _bandwidth(bandwidth: float | None) -> Cell:
+    return Cell(text="-" if bandwidth is None else format_bandwidth(bandwidth), value=bandwidth)

@@ -1,0 +1,149 @@
+"""The slowdown plot: the same kernel alone and with the other side beside it."""
+
+from __future__ import annotations
+
+import math
+
+from conccl.report.blocks import (
+    Block,
+    Cell,
+    Column,
+    DataTable,
+    Dumbbell,
+    DumbbellGroup,
+    Dumbbells,
+    Note,
+    Notes,
+    Section,
+    Tick,
+)
+from conccl.core.units import format_share
+from conccl.report.names import short
+from conccl.report.runs import Run
+from conccl.report.sections.breakdown import time_cell
+from conccl.report.texts import ratio_text, time_text
+from conccl.traces.findings import Contention
+
+MOST_PLOTTED = 12
+MOST_ROWS = 400
+
+_RULE = (
+    "Kernels of the same name, grid, block and (where recorded) shapes, on one rank. Dots: median duration with"
+    " nothing of the other side beside them, and with any of it. Slowdown is what full overlap costs, partial"
+    " overlap counted by its share; without an instance alone it is unknown. Logarithmic axis; most time lost first."
+)
+
+
+def contention(runs: tuple[Run, ...], /) -> Section:
+    """The kernels that lost most, plotted; all of them in a table."""
+    groups = tuple(group for run in runs if (group := _group(run)).rows)
+    rows = [row for run in runs for row in _rows(run, labelled=len(runs) > 1)]
+    blocks: list[Block] = []
+    if groups:
+        blocks.append(Dumbbells(title="Alone and overlapped", rule=_RULE, groups=groups, ticks=_ticks(groups)))
+    else:
+        blocks.append(
+            Notes(
+                notes=(
+                    Note(
+                        level="info",
+                        title="No slowdown is known: no kernel ran both alone and beside the other side.",
+                    ),
+                )
+            )
+        )
+    if rows:
+        blocks.append(_table(rows, labelled=len(runs) > 1))
+    return Section(
+        id="contention",
+        title="Contention",
+        lead="What running together costs each kernel, measured inside the trace.",
+        blocks=tuple(blocks),
+    )
+
+
+def _group(run: Run) -> DumbbellGroup:
+    known = [c for c in run.analysis.contention if c.slowdown is not None and c.alone_ns and c.overlapped_ns]
+    left_out = len(known) - MOST_PLOTTED
+    return DumbbellGroup(
+        label=run.label,
+        rows=tuple(_dumbbell(entry) for entry in known[:MOST_PLOTTED]),
+        note=f"{left_out} more stand in the table." if left_out > 0 else "",
+    )
+
+
+def _dumbbell(entry: Contention) -> Dumbbell:
+    return Dumbbell(
+        label=short(entry.name, width=60),
+        full=entry.name,
+        kind="communication" if entry.side == "communication" else "compute",
+        alone=entry.alone_ns or 0,
+        alone_text=time_text(entry.alone_ns),
+        overlapped=entry.overlapped_ns,
+        overlapped_text=time_text(entry.overlapped_ns),
+        text=ratio_text(entry.slowdown),
+        detail=f"lost {time_text(entry.excess_ns)}, rank {entry.rank}",
+    )
+
+
+def _ticks(groups: tuple[DumbbellGroup, ...]) -> tuple[Tick, ...]:
+    """Powers of ten around all values, with 2 and 5 between them where they are few."""
+    values = [value for group in groups for row in group.rows for value in (row.alone, row.overlapped)]
+    low, high = min(values), max(values)
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    marks = [m * 10**power for power in range(first, last + 1) for m in (1, 2, 5)]
+    below = max((mark for mark in marks if mark <= low), default=marks[0])
+    above = min((mark for mark in marks if mark >= high and mark > below), default=marks[-1])
+    kept = [mark for mark in marks if below <= mark <= above]
+    if len(kept) > 8:
+        kept = [m for m in kept if m in (below, above) or math.log10(m).is_integer()]
+    return tuple(Tick(value=mark, label=time_text(mark)) for mark in kept)
+
+
+def _table(rows: list[tuple[Cell, ...]], *, labelled: bool) -> DataTable:
+    columns = (
+        Column(label="Kernel"),
+        Column(label="Side", help="compute is slowed by communication, communication by compute"),
+        Column(label="Rank", numeric=True),
+        Column(label="Slowdown", numeric=True),
+        Column(label="Lost", numeric=True, help="Over all instances"),
+        Column(label="Alone", numeric=True, help="Median duration"),
+        Column(label="Spread", numeric=True, help="Interquartile range over median, alone"),
+        Column(label="Count", numeric=True, help="Instances alone"),
+        Column(label="Overlapped", numeric=True, help="Median duration"),
+        Column(label="Spread", numeric=True, help="Interquartile range over median, overlapped"),
+        Column(label="Count", numeric=True, help="Instances with any of the other side beside them"),
+        Column(label="Covered", numeric=True, help="Share of their time in which the other side ran"),
+        Column(label="CTAs", numeric=True, help="SMs that the communication takes at most"),
+        Column(label="Also waits", help="Waits for other ranks, so that more than contention is in its times"),
+    )
+    return DataTable(
+        title="All kernels that ran beside the other side",
+        rule="Counts and spreads say how far a slowdown can be trusted.",
+        columns=((Column(label="Run"), *columns) if labelled else columns),
+        rows=tuple(rows[:MOST_ROWS]),
+        left_out=max(0, len(rows) - MOST_ROWS),
+    )
+
+
+def _rows(run: Run, *, labelled: bool) -> list[tuple[Cell, ...]]:
+    return [
+        (
+            *((Cell(text=run.label),) if labelled else ()),
+            Cell(text=short(entry.name, width=48), full=entry.name, code=True),
+            Cell(text=entry.side, kind="communication" if entry.side == "communication" else "compute"),
+            Cell(text=str(entry.rank), value=entry.rank),
+            Cell(text=ratio_text(entry.slowdown), value=entry.slowdown),
+            time_cell(entry.excess_ns),
+            time_cell(entry.alone_ns),
+            Cell(text=format_share(entry.alone_spread), value=entry.alone_spread),
+            Cell(text=str(entry.alone_count), value=entry.alone_count),
+            time_cell(entry.overlapped_ns),
+            Cell(text=format_share(entry.overlapped_spread), value=entry.overlapped_spread),
+            Cell(text=str(entry.overlapped_count), value=entry.overlapped_count),
+            Cell(text=format_share(entry.overlapped_share), value=entry.overlapped_share),
+            Cell(text="-" if entry.ctas is None else str(entry.ctas), value=entry.ctas),
+            Cell(text="yes" if entry.waits else ""),
+        )
+        for entry in run.analysis.contention
+    ]

@@ -1,0 +1,168 @@
+"""The headline: how far from ideal the overlap is, what is hidden, what is exposed, what only waits."""
+
+from __future__ import annotations
+
+from conccl.advise.analysis import Analysis
+from conccl.core.metrics import MEANINGFUL_IDEAL_SPEEDUP
+from conccl.core.units import format_share
+from conccl.report.blocks import Figure, Figures, Gauge, Gauges, Section
+from conccl.report.runs import Run, windows
+from conccl.report.texts import (
+    communication_totals,
+    fraction_reason,
+    fraction_text,
+    mean_or_none,
+    middle_rank,
+    ratio_text,
+    time_text,
+)
+
+_IDEAL_RULE = (
+    "(speedup - 1) / (ideal speedup - 1). Speedup is isolated compute + isolated communication over the time"
+    " they took together; ideal speedup is the same sum over its longer side. Isolated times are those of the"
+    " same kernels alone in the trace."
+)
+
+
+def headline(runs: tuple[Run, ...], /) -> Section:
+    """The figures that a reader came for, every run on the same axes."""
+    return Section(
+        id="headline",
+        title="Overlap",
+        lead="How much of what overlap can bring was reached, and where the rest went.",
+        blocks=(
+            Gauges(
+                title="Fraction of ideal",
+                rule=f"{_IDEAL_RULE} {windows(runs)}",
+                low_label="0: serial, nothing gained",
+                high_label="1: ideal, the shorter side costs nothing",
+                rows=tuple(_fraction(run) for run in runs),
+            ),
+            Figures(figures=(_hidden(runs), _exposed(runs), _waiting(runs), _idle(runs))),
+        ),
+    )
+
+
+def _fraction(run: Run) -> Gauge:
+    rank = middle_rank(run.analysis)
+    if rank is None or rank.overlap.overlap is None:
+        return Gauge(label=run.label, value=None, text=_no_fraction(run.analysis), detail=_why_none(run.analysis))
+    overlap = rank.overlap.overlap
+    parts = [
+        f"speedup {ratio_text(overlap.speedup)} where {ratio_text(overlap.ideal_speedup)} is ideal",
+        f"isolated compute {time_text(overlap.compute_ns)} and communication"
+        f" {time_text(overlap.communication_ns)}, together {time_text(overlap.concurrent_ns)}",
+        *_range(run.analysis, rank.rank),
+    ]
+    if rank.overlap.unknown_ns:
+        parts.append(f"{time_text(rank.overlap.unknown_ns)} of kernels have no isolated time")
+    if rank.overlap.source != "measured":
+        parts.append(f"isolated times {rank.overlap.source}")
+    return Gauge(
+        label=run.label, value=overlap.fraction_of_ideal, text=fraction_text(overlap), detail="; ".join(parts)
+    )
+
+
+def _range(analysis: Analysis, middle: int) -> list[str]:
+    """Where several ranks have a fraction: which one is shown, and from where to where they reach."""
+    fractions = [
+        overlap.fraction_of_ideal
+        for rank in analysis.ranks
+        if (overlap := rank.overlap.overlap) is not None and overlap.fraction_of_ideal is not None
+    ]
+    if len(fractions) < 2:
+        return []
+    return [f"rank {middle}, the median; ranks reach from {min(fractions):.2f} to {max(fractions):.2f}"]
+
+
+def _no_fraction(analysis: Analysis) -> str:
+    known = any(rank.overlap.overlap is not None for rank in analysis.ranks)
+    return "not meaningful" if known else "unknown"
+
+
+def _why_none(analysis: Analysis) -> str:
+    if not analysis.ranks:
+        return "no rank could be read"
+    first = analysis.ranks[0].overlap.overlap
+    if first is None:
+        return fraction_reason(None)
+    return (
+        f"speedup {ratio_text(first.speedup)} where {ratio_text(first.ideal_speedup)} is ideal: below"
+        f" {MEANINGFUL_IDEAL_SPEEDUP} there is next to nothing to gain"
+    )
+
+
+def _hidden(runs: tuple[Run, ...]) -> Figure:
+    rows = []
+    for run in runs:
+        communication, both, _ = communication_totals(run.analysis)
+        share = both / communication if communication else None
+        detail = f"{time_text(both)} of {time_text(communication)}" if communication else "no communication"
+        rows.append(Gauge(label=run.label, value=share, text=format_share(share), detail=detail))
+    return Figure(
+        title="Communication hidden",
+        rule="Communication under compute over all communication, summed over ranks.",
+        rows=tuple(rows),
+    )
+
+
+def _exposed(runs: tuple[Run, ...]) -> Figure:
+    rows = []
+    for run in runs:
+        communication, both, span = communication_totals(run.analysis)
+        exposed = communication - both
+        count = max(1, len(run.analysis.ranks))
+        share = exposed / span if span else None
+        rows.append(
+            Gauge(
+                label=run.label,
+                value=exposed / count,
+                text=time_text(exposed / count),
+                detail=f"{format_share(share)} of the span",
+            )
+        )
+    return Figure(
+        title="Exposed communication",
+        rule="Time with communication and no compute beside it; mean over ranks.",
+        rows=tuple(rows),
+    )
+
+
+def _waiting(runs: tuple[Run, ...]) -> Figure:
+    rows = []
+    for run in runs:
+        wait = mean_or_none(rank.wait_ns for rank in run.analysis.ranks)
+        transfer = mean_or_none(rank.transfer_ns for rank in run.analysis.ranks)
+        if wait is None or transfer is None:
+            reason = "one rank" if len(run.analysis.ranks) == 1 else "nothing matched across ranks"
+            rows.append(Gauge(label=run.label, value=None, text="unknown", detail=reason))
+            continue
+        share = wait / (wait + transfer) if wait + transfer else None
+        detail = f"{time_text(wait)} waiting, {time_text(transfer)} transfer"
+        rows.append(Gauge(label=run.label, value=share, text=format_share(share), detail=detail))
+    return Figure(
+        title="Communication that waits",
+        rule="A collective transfers for as long as its shortest rank takes; the rest of each rank's time is"
+        " waiting for others. Mean over ranks.",
+        rows=tuple(rows),
+    )
+
+
+def _idle(runs: tuple[Run, ...]) -> Figure:
+    rows = []
+    for run in runs:
+        span = sum(rank.split.span_ns for rank in run.analysis.ranks)
+        idle = sum(rank.split.idle_ns for rank in run.analysis.ranks)
+        share = idle / span if span else None
+        count = max(1, len(run.analysis.ranks))
+        rows.append(
+            Gauge(
+                label=run.label,
+                value=share,
+                text=format_share(share),
+                detail=f"{time_text(idle / count)} of {time_text(span / count)}",
+            )
+        )
+    return Figure(
+        title="Idle", rule="Nothing of compute, communication or copies runs; mean over ranks.", rows=tuple(rows)
+    )

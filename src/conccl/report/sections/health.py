@@ -1,0 +1,164 @@
+"""What can be trusted: files that were not read, warnings, odd rows, kernels that no rule knows."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from conccl.core.units import format_share
+from conccl.report.blocks import Block, Cell, Column, DataTable, Note, Notes, Section
+from conccl.report.names import short
+from conccl.report.runs import Run
+from conccl.report.sections.breakdown import time_cell
+from conccl.report.texts import time_text
+from conccl.traces.trace import Health
+
+MOST_NOTES = 40
+MOST_ROWS = 300
+
+_COUNTS = {
+    "rows": ("GPU rows", "Rows that were read"),
+    "overlapping_rows": ("Overlapping", "Rows that began before the row before them on their stream had ended"),
+    "clipped_ns": ("Clipped", "Time cut off those, so that each stream is serial"),
+    "zero_rows": ("No duration", "Rows that last no time"),
+    "negative_rows": ("Negative", "Rows with a negative duration: dropped"),
+    "bad_time_rows": ("Bad times", "Rows whose times are no finite numbers: dropped"),
+    "unlinked_rows": ("Unlinked", "Rows whose launch is not in the trace, so that their step is not known"),
+    "graph_rows": ("In graphs", "Rows launched by graphs: idle time inside a graph is not known"),
+    "sync_rows": ("Sync rows", "Synchronisation rows: never counted as work"),
+}
+"""Fields of `Health` in the order shown: heading and what it means."""
+
+
+def health(runs: tuple[Run, ...], /) -> Section:
+    """Warnings first, then what was odd about each rank's rows, then what no rule knows."""
+    blocks: list[Block] = [_notes(runs), _rows_table(runs), _unclassified(runs)]
+    return Section(
+        id="health",
+        title="Health of the traces",
+        lead="How far these figures can be trusted.",
+        blocks=tuple(blocks),
+    )
+
+
+def _notes(runs: tuple[Run, ...]) -> Notes:
+    notes = [note for run in runs for note in _run_notes(run)]
+    left_out = len(notes) - MOST_NOTES
+    if left_out > 0:
+        notes = [*notes[:MOST_NOTES], Note(level="info", title=f"and {left_out} more; the JSON has them all")]
+    if not notes:
+        notes = [Note(level="info", title="Every file could be read, and nothing was odd.")]
+    return Notes(title="Warnings", rule=_rules(runs), notes=tuple(notes))
+
+
+def _run_notes(run: Run) -> list[Note]:
+    analysis = run.analysis
+    notes = [
+        Note(
+            level="problem",
+            title=f"{problem.path}{f' ({problem.place})' if problem.place else ''}",
+            text=f"{problem.problem}. {problem.remedy}",
+            run=run.label,
+        )
+        for problem in analysis.problems
+    ]
+    notes += [Note(level="warning", title=warning, run=run.label) for warning in analysis.warnings]
+    notes += [
+        Note(level="warning", title=f"rank {rank.rank}: {warning}", run=run.label)
+        for rank in analysis.ranks
+        for warning in rank.warnings
+    ]
+    return notes
+
+
+def _rules(runs: tuple[Run, ...]) -> str:
+    """By which rules kernels were told apart, and whether the ranks share a clock."""
+    sentences = []
+    for run in runs:
+        rules, clock = run.analysis.rules, run.analysis.clock
+        label = f"{run.label}: " if run.label else ""
+        sentences.append(
+            f"{label}kernels classified by rules version {rules.version} ({rules.source}), host copies as"
+            f" {rules.host_copies}."
+        )
+        if clock is not None:
+            corrected = " after correction" if any(clock.offsets_ns.values()) else ""
+            sentences.append(
+                f"Ends of {clock.matched} matched collectives agree across ranks within"
+                f" {time_text(clock.residual_ns)}{corrected}."
+            )
+    return " ".join(dict.fromkeys(sentences))
+
+
+def _rows_table(runs: tuple[Run, ...]) -> DataTable:
+    labelled = len(runs) > 1
+    seen = [rank.health for run in runs for rank in run.analysis.ranks]
+    fields = [field for field in _COUNTS if field == "rows" or any(getattr(h, field) for h in seen)]
+    rows = [
+        (
+            *((Cell(text=run.label),) if labelled else ()),
+            Cell(text=str(rank.rank), value=rank.rank),
+            Cell(text=short(rank.path, width=60), full=rank.path, code=True),
+            Cell(text=rank.rank_source),
+            Cell(text=rank.device_name or "-"),
+            *(_count(rank.health, field) for field in fields),
+            Cell(text="yes" if rank.health.truncated else ""),
+        )
+        for run in runs
+        for rank in run.analysis.ranks
+    ]
+    columns = (
+        *((Column(label="Run"),) if labelled else ()),
+        Column(label="Rank", numeric=True),
+        Column(label="File"),
+        Column(label="Rank known by"),
+        Column(label="Device"),
+        *(Column(label=_COUNTS[field][0], numeric=True, help=_COUNTS[field][1]) for field in fields),
+        Column(label="Ended early", help="The file is truncated; what came before was read"),
+    )
+    return DataTable(
+        title="Rows",
+        rule="GPU rows of each trace; a kind of oddity that occurs nowhere has no column.",
+        columns=columns,
+        rows=tuple(rows[:MOST_ROWS]),
+        left_out=max(0, len(rows) - MOST_ROWS),
+    )
+
+
+def _count(record: Health, field: str) -> Cell:
+    value = int(getattr(record, field))
+    return time_cell(value) if field.endswith("_ns") else Cell(text=f"{value:,}", value=value)
+
+
+def _unclassified(runs: tuple[Run, ...]) -> Block:
+    labelled = len(runs) > 1
+    title, rule = "Unclassified kernels", "Kernels that no rule knows; counted as compute. Share of all kernel time."
+    rows = [
+        (
+            *((Cell(text=run.label),) if labelled else ()),
+            Cell(text=short(kernel.name, width=90), full=kernel.name, code=True),
+            Cell(text=f"{kernel.count:,}", value=kernel.count),
+            time_cell(kernel.duration_ns),
+            Cell(text=format_share(kernel.share), value=kernel.share),
+        )
+        for run in runs
+        for kernel in run.analysis.unclassified
+    ]
+    if not rows:
+        return Notes(title=title, rule=rule, notes=(Note(level="info", title="There is none."),))
+    return DataTable(
+        title=title,
+        rule=rule,
+        columns=(
+            *((Column(label="Run"),) if labelled else ()),
+            Column(label="Kernel"),
+            Column(label="Count", numeric=True),
+            Column(label="Time", numeric=True),
+            Column(label="Share", numeric=True),
+        ),
+        rows=tuple(rows[:MOST_ROWS]),
+        left_out=max(0, len(rows) - MOST_ROWS),
+        visible=8,
+    )
+
+
+assert set(_COUNTS) == {field.name for field in dataclasses.fields(Health)} - {"truncated"}
