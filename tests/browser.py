@@ -102,7 +102,7 @@ class Browser:
         """Wait until the page has drawn what it was asked to."""
         self._post(
             "execute/async",
-            script="const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done()));",
+            script="const [done] = arguments; requestAnimationFrame(() => requestAnimationFrame(done));",
             args=[],
         )
 
@@ -128,7 +128,10 @@ def browser(profile: Path, /) -> Iterator[Browser]:
     if driver is None or chromium is None:
         pytest.skip("chromedriver is not installed" if driver is None else "Chromium is not installed")
     process = subprocess.Popen(
-        [driver, "--port=0", "--log-level=SEVERE"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [driver, "--port=0", "--log-level=SEVERE"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     try:
         address = f"http://127.0.0.1:{_port(process)}"

@@ -33,6 +33,8 @@ def _missing() -> dict[str, str]:
         reasons["gpu"] = "no CUDA GPU"
     if not (shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")):
         reasons["browser"] = "Chromium is not installed"
+    elif not shutil.which("chromedriver"):
+        reasons["browser"] = "chromedriver is not installed"
     return reasons
 
 

@@ -11,17 +11,19 @@ from conccl.core.errors import OutputError
 
 
 def write_file(path: Path, chunks: Iterable[bytes], /) -> None:
-    """Write the chunks to a file, made with the folders it lies in; one whose name ends in .gz is compressed.
+    """Write the chunks to a file, made with the folders it lies in; one that ends in .gz is compressed.
 
     What stood there is replaced. Raises `OutputError` where the path cannot be written.
     """
+    if "\0" in str(path):
+        raise OutputError(f"cannot write {str(path)!r}: a path has no null bytes. Give another path.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as raw, _compressed(raw, path) as file:
             for chunk in chunks:
                 file.write(chunk)
-    except (OSError, ValueError) as error:  # ValueError: a path with a null byte
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    except OSError as error:
+        reason = error.strerror or str(error)
         raise OutputError(
             f"cannot write {path}: {reason}. Give a path of a file in a folder that you may write to."
         ) from error

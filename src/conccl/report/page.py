@@ -42,14 +42,18 @@ class Page:
 def render_page(page: Page, /) -> str:
     """The page as HTML text."""
     script, style = _script(), _style()
-    return _environment().get_template("page.html.j2").render(
-        page=page,
-        script=script,
-        style=style,
-        script_hash=_hash(script),
-        style_hash=_hash(style),
-        data=data_island(_data(page)),
-        version=__version__,
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            page=page,
+            script=script,
+            style=style,
+            script_hash=_hash(script),
+            style_hash=_hash(style),
+            data=data_island(_data(page)),
+            version=__version__,
+        )
     )
 
 
@@ -60,10 +64,10 @@ def write_page(page: Page, /, *, path: Path) -> None:
 
 
 def data_island(document: Mapping[str, Any], /) -> str:
-    """A document as JSON that no text inside can end or turn into markup.
+    r"""A document as JSON that no text inside can end or turn into markup.
 
     >>> data_island({"name": "</script>"})
-    '{"name":"\\\\u003c/script\\\\u003e"}'
+    '{"name":"\\u003c/script\\u003e"}'
     """
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.translate({ord(c): f"\\u{ord(c):04x}" for c in "<>&"})
@@ -92,8 +96,8 @@ def _script() -> str:
 @cache
 def _style() -> str:
     light, dark = css_variables("light"), css_variables("dark")
-    themes = f":root{{{light}}}\n@media screen and (prefers-color-scheme: dark){{:root:not([data-theme=light]){{{dark}}}}}\n"
-    return themes + _asset("page.css")
+    in_dark = f"@media screen and (prefers-color-scheme: dark){{:root:not([data-theme=light]){{{dark}}}}}"
+    return f":root{{{light}}}\n{in_dark}\n" + _asset("page.css")
 
 
 def _asset(name: str) -> str:

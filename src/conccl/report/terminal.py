@@ -21,8 +21,9 @@ from conccl.report.texts import device_line, fraction_text, headline_ranks, mean
 from conccl.traces.findings import CollectiveSummary, Contention, OverlappedRegion
 
 MOST_RANKS = 8
-MOST_ROWS = 4
-MOST_WARNINGS = 3
+MOST_ROWS = 3
+MOST_WARNINGS = 2
+MOST_ADVICE = 2
 COSTLIEST = 3
 
 
@@ -190,7 +191,7 @@ def _contention(contentions: tuple[Contention, ...]) -> Table:
 
 def _advice(analysis: Analysis) -> list[RenderableType]:
     lines: list[RenderableType] = []
-    for advice in analysis.advice[:COSTLIEST]:
+    for advice in analysis.advice[:MOST_ADVICE]:
         cost = "" if advice.cost_ns is None else f" ({format_ns(advice.cost_ns)})"
         line = Text(f"Advice: {shown(advice.title)}{cost}", style="cyan", no_wrap=True, overflow="ellipsis")
         lines.append(line)

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from conccl.advise.analysis import RankAnalysis
-from conccl.core.units import format_share
 from conccl.report.blocks import Bar, BarGroup, Block, Cell, Column, DataTable, Part, Section, StackedBars
 from conccl.report.runs import Run, windows
+from conccl.report.sections.cells import (
+    fraction_cell,
+    number_cell,
+    share_cell,
+    speedup_cell,
+    table_of_runs,
+    time_cell,
+)
 from conccl.report.sections.timeline import LEGEND
-from conccl.report.texts import fraction_text, headline_ranks, ratio_text, time_text
-from conccl.traces.findings import OverlapEstimate, StepSplit, TimeSplit
+from conccl.report.texts import headline_ranks, time_text
+from conccl.traces.findings import StepSplit, TimeSplit
 
 MOST_RANKS = 32
 MOST_STEPS = 40
 MOST_ROWS = 600
 
 _SPLIT_RULE = (
-    "Every moment of a rank's window is one of five: compute only, communication only, both, copy only (a copy or"
-    " memset under neither), idle. They sum to the window exactly."
+    "Every moment of a rank's window is one of five: compute only, communication only, both, copy only (a"
+    " copy or memset under neither), idle. They sum to the window exactly."
 )
 _STEP_RULE = (
-    "GPU work belongs to the step that launched it, whenever it ran; a step reaches from its first work's start to"
-    " its last work's end, so neighbouring steps can overlap."
+    "GPU work belongs to the step that launched it, whenever it ran; a step reaches from its first work's"
+    " start to its last work's end, so neighbouring steps can overlap."
 )
 
 
@@ -98,7 +105,7 @@ def _bar(label: str, split: TimeSplit) -> Bar:
                 kind=kind,
                 value=value,
                 share=value / split.span_ns if split.span_ns else 0.0,
-                text=f"{name} {time_text(value)} ({format_share(value / split.span_ns if split.span_ns else None)})",
+                text=f"{name} {time_text(value)}",
             )
             for kind, name, value in _parts(split)
         ),
@@ -107,15 +114,7 @@ def _bar(label: str, split: TimeSplit) -> Bar:
 
 
 def _numbers(runs: tuple[Run, ...]) -> DataTable:
-    rows = [
-        row
-        for run in runs
-        for rank in run.analysis.ranks
-        for row in (_rank_row(run, rank), *(_step_row(run, rank, step) for step in rank.steps))
-    ]
-    labelled = any(run.label for run in runs)
     columns = (
-        *((Column(label="Run"),) if labelled else ()),
         Column(label="Rank", numeric=True),
         Column(label="Step"),
         Column(label="Span", numeric=True),
@@ -126,47 +125,30 @@ def _numbers(runs: tuple[Run, ...]) -> DataTable:
         Column(label="Speedup", numeric=True, help="Isolated times summed, over the time together"),
         Column(label="Fraction of ideal", numeric=True),
     )
-    return DataTable(
+    rows = ((run, row) for run in runs for rank in run.analysis.ranks for row in _rank_rows(rank))
+    return table_of_runs(
+        rows,
         title="All numbers",
         rule="Wait and transfer are known where collectives could be matched across ranks.",
         columns=columns,
-        rows=tuple(rows[:MOST_ROWS]),
-        left_out=max(0, len(rows) - MOST_ROWS),
+        most=MOST_ROWS,
     )
 
 
-def _rank_row(run: Run, rank: RankAnalysis) -> tuple[Cell, ...]:
-    return _row(run, rank, "all", rank.split, rank.overlap, rank.wait_ns, rank.transfer_ns)
+def _rank_rows(rank: RankAnalysis) -> list[tuple[Cell, ...]]:
+    """The whole rank, then each of its steps."""
+    parts: list[tuple[str, RankAnalysis | StepSplit]] = [("all", rank)]
+    parts += [(step.name, step) for step in rank.steps]
+    return [(number_cell(rank.rank), Cell(text=name), *_numbers_of(part)) for name, part in parts]
 
 
-def _step_row(run: Run, rank: RankAnalysis, step: StepSplit) -> tuple[Cell, ...]:
-    return _row(run, rank, step.name, step.split, step.overlap, step.wait_ns, step.transfer_ns)
-
-
-def _row(
-    run: Run,
-    rank: RankAnalysis,
-    step: str,
-    split: TimeSplit,
-    estimate: OverlapEstimate,
-    wait_ns: int | None,
-    transfer_ns: int | None,
-) -> tuple[Cell, ...]:
-    overlap = estimate.overlap
+def _numbers_of(part: RankAnalysis | StepSplit) -> tuple[Cell, ...]:
     return (
-        *((Cell(text=run.label),) if run.label else ()),
-        Cell(text=str(rank.rank), value=rank.rank),
-        Cell(text=step),
-        time_cell(split.span_ns),
-        *(time_cell(value) for _, _, value in _parts(split)),
-        Cell(text=format_share(split.hidden_share), value=split.hidden_share),
-        time_cell(wait_ns),
-        time_cell(transfer_ns),
-        Cell(text=ratio_text(overlap and overlap.speedup), value=overlap and overlap.speedup),
-        Cell(text=fraction_text(overlap), value=overlap and overlap.fraction_of_ideal),
+        time_cell(part.split.span_ns),
+        *(time_cell(value) for _, _, value in _parts(part.split)),
+        share_cell(part.split.hidden_share),
+        time_cell(part.wait_ns),
+        time_cell(part.transfer_ns),
+        speedup_cell(part.overlap.overlap),
+        fraction_cell(part.overlap.overlap),
     )
-
-
-def time_cell(time_ns: int | None, /) -> Cell:
-    """A duration that sorts."""
-    return Cell(text=time_text(time_ns), value=time_ns)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from conccl.core.units import format_bandwidth, format_bytes
-from conccl.report.blocks import Block, Cell, Column, DataTable, Note, Notes, Section
-from conccl.report.names import short
+from conccl.report.blocks import Block, Cell, Column, Note, Notes, Section
+from conccl.report.names import short, shown
 from conccl.report.runs import Run
-from conccl.report.sections.breakdown import time_cell
+from conccl.report.sections.cells import (
+    LONGEST_FULL,
+    count_cell,
+    name_cell,
+    number_cell,
+    table_of_runs,
+    time_cell,
+)
 from conccl.traces.findings import CollectiveSummary
 
 MOST_ROWS = 500
 
 _RULE = (
-    "One row a kind, group and size; time is each rank's summed kernel time, mean over ranks. Transfer counts a"
-    " matched call with its shortest rank, wait is the rest. algbw and busbw are on the transfer, as nccl-tests"
-    " defines them. Skew: last start minus first start, median over matched calls."
+    "One row a kind, group and size; time is each rank's summed kernel time, mean over ranks. Transfer counts"
+    " a matched call with its shortest rank, wait is the rest. algbw and busbw are on the transfer, as"
+    " nccl-tests defines them. Skew: last start minus first start, median over matched calls."
 )
 
 _COLUMNS = (
@@ -38,18 +45,9 @@ _COLUMNS = (
 
 def collectives(runs: tuple[Run, ...], /) -> Section:
     """All collectives of all runs in one table."""
-    rows = [
-        _row(run, collective, labelled=len(runs) > 1)
-        for run in runs
-        for collective in run.analysis.collectives
-    ]
-    table: Block = DataTable(
-        title="By kind, group and size",
-        rule=_RULE,
-        columns=((Column(label="Run"), *_COLUMNS) if len(runs) > 1 else _COLUMNS),
-        rows=tuple(rows[:MOST_ROWS]),
-        left_out=max(0, len(rows) - MOST_ROWS),
-        visible=15,
+    rows = [(run, _row(collective)) for run in runs for collective in run.analysis.collectives]
+    table: Block = table_of_runs(
+        rows, title="By kind, group and size", rule=_RULE, columns=_COLUMNS, most=MOST_ROWS, visible=15
     )
     none = Notes(notes=(Note(level="info", title="There is no collective in these traces."),))
     return Section(
@@ -60,31 +58,27 @@ def collectives(runs: tuple[Run, ...], /) -> Section:
     )
 
 
-def _row(run: Run, collective: CollectiveSummary, *, labelled: bool) -> tuple[Cell, ...]:
+def _row(collective: CollectiveSummary) -> tuple[Cell, ...]:
+    size = "-" if collective.nbytes is None else format_bytes(collective.nbytes)
     return (
-        *((Cell(text=run.label),) if labelled else ()),
         Cell(text=collective.kind or "unknown kind", kind="communication"),
-        Cell(text=short(collective.group or "-", width=24), full=collective.group or ""),
-        _count(collective.ranks),
         Cell(
-            text="-" if collective.nbytes is None else format_bytes(collective.nbytes), value=collective.nbytes
+            text=short(collective.group or "-", width=24), full=shown(collective.group or "")[:LONGEST_FULL]
         ),
-        _count(collective.calls),
-        _count(collective.matched),
+        number_cell(collective.ranks),
+        Cell(text=size, value=collective.nbytes),
+        count_cell(collective.calls),
+        count_cell(collective.matched),
         time_cell(collective.duration_ns),
         time_cell(collective.wait_ns),
         time_cell(collective.transfer_ns),
         time_cell(collective.skew_ns),
-        _count(collective.last_rank),
+        number_cell(collective.last_rank),
         _bandwidth(collective.algbw),
         _bandwidth(collective.busbw),
-        _count(collective.ctas),
-        Cell(text=short(collective.name, width=44), full=collective.name, code=True),
+        count_cell(collective.ctas),
+        name_cell(short(collective.name, width=44), full=collective.name),
     )
-
-
-def _count(count: int | None) -> Cell:
-    return Cell(text="-" if count is None else str(count), value=count)
 
 
 def _bandwidth(bandwidth: float | None) -> Cell:

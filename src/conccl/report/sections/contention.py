@@ -17,10 +17,18 @@ from conccl.report.blocks import (
     Section,
     Tick,
 )
-from conccl.core.units import format_share
-from conccl.report.names import short
+from conccl.report.names import short, shown
 from conccl.report.runs import Run
-from conccl.report.sections.breakdown import time_cell
+from conccl.report.sections.cells import (
+    LONGEST_FULL,
+    count_cell,
+    name_cell,
+    number_cell,
+    ratio_cell,
+    share_cell,
+    table_of_runs,
+    time_cell,
+)
 from conccl.report.texts import ratio_text, time_text
 from conccl.traces.findings import Contention
 
@@ -28,19 +36,39 @@ MOST_PLOTTED = 12
 MOST_ROWS = 400
 
 _RULE = (
-    "Kernels of the same name, grid, block and (where recorded) shapes, on one rank. Dots: median duration with"
-    " nothing of the other side beside them, and with any of it. Slowdown is what full overlap costs, partial"
-    " overlap counted by its share; without an instance alone it is unknown. Logarithmic axis; most time lost first."
+    "Kernels of the same name, grid, block and (where recorded) shapes, on one rank. Dots: median duration"
+    " with nothing of the other side beside them, and with any of it. Slowdown is what full overlap costs,"
+    " partial overlap counted by its share; without an instance alone it is unknown. Logarithmic axis; most"
+    " time lost first."
+)
+
+_COLUMNS = (
+    Column(label="Kernel"),
+    Column(label="Side", help="compute is slowed by communication, communication by compute"),
+    Column(label="Rank", numeric=True),
+    Column(label="Slowdown", numeric=True),
+    Column(label="Lost", numeric=True, help="Over all instances"),
+    Column(label="Alone", numeric=True, help="Median duration with nothing of the other side beside it"),
+    Column(label="Spread", numeric=True, help="Interquartile range over median, alone"),
+    Column(label="Count", numeric=True, help="Instances alone"),
+    Column(label="Overlapped", numeric=True, help="Median duration with any of the other side beside it"),
+    Column(label="Spread", numeric=True, help="Interquartile range over median, overlapped"),
+    Column(label="Count", numeric=True, help="Instances with any of the other side beside them"),
+    Column(label="Covered", numeric=True, help="Share of their time in which the other side ran"),
+    Column(label="CTAs", numeric=True, help="SMs that the communication takes at most"),
+    Column(label="Also waits", help="Waits for other ranks, so that more than contention is in its times"),
 )
 
 
 def contention(runs: tuple[Run, ...], /) -> Section:
     """The kernels that lost most, plotted; all of them in a table."""
     groups = tuple(group for run in runs if (group := _group(run)).rows)
-    rows = [row for run in runs for row in _rows(run, labelled=len(runs) > 1)]
+    rows = [(run, _row(entry)) for run in runs for entry in run.analysis.contention]
     blocks: list[Block] = []
     if groups:
-        blocks.append(Dumbbells(title="Alone and overlapped", rule=_RULE, groups=groups, ticks=_ticks(groups)))
+        blocks.append(
+            Dumbbells(title="Alone and overlapped", rule=_RULE, groups=groups, ticks=_ticks(groups))
+        )
     else:
         blocks.append(
             Notes(
@@ -53,7 +81,7 @@ def contention(runs: tuple[Run, ...], /) -> Section:
             )
         )
     if rows:
-        blocks.append(_table(rows, labelled=len(runs) > 1))
+        blocks.append(_table(rows))
     return Section(
         id="contention",
         title="Contention",
@@ -75,8 +103,8 @@ def _group(run: Run) -> DumbbellGroup:
 def _dumbbell(entry: Contention) -> Dumbbell:
     return Dumbbell(
         label=short(entry.name, width=60),
-        full=entry.name,
-        kind="communication" if entry.side == "communication" else "compute",
+        full=shown(entry.name)[:LONGEST_FULL],
+        kind=_kind(entry),
         alone=entry.alone_ns or 0,
         alone_text=time_text(entry.alone_ns),
         overlapped=entry.overlapped_ns,
@@ -100,50 +128,34 @@ def _ticks(groups: tuple[DumbbellGroup, ...]) -> tuple[Tick, ...]:
     return tuple(Tick(value=mark, label=time_text(mark)) for mark in kept)
 
 
-def _table(rows: list[tuple[Cell, ...]], *, labelled: bool) -> DataTable:
-    columns = (
-        Column(label="Kernel"),
-        Column(label="Side", help="compute is slowed by communication, communication by compute"),
-        Column(label="Rank", numeric=True),
-        Column(label="Slowdown", numeric=True),
-        Column(label="Lost", numeric=True, help="Over all instances"),
-        Column(label="Alone", numeric=True, help="Median duration"),
-        Column(label="Spread", numeric=True, help="Interquartile range over median, alone"),
-        Column(label="Count", numeric=True, help="Instances alone"),
-        Column(label="Overlapped", numeric=True, help="Median duration"),
-        Column(label="Spread", numeric=True, help="Interquartile range over median, overlapped"),
-        Column(label="Count", numeric=True, help="Instances with any of the other side beside them"),
-        Column(label="Covered", numeric=True, help="Share of their time in which the other side ran"),
-        Column(label="CTAs", numeric=True, help="SMs that the communication takes at most"),
-        Column(label="Also waits", help="Waits for other ranks, so that more than contention is in its times"),
-    )
-    return DataTable(
+def _table(rows: list[tuple[Run, tuple[Cell, ...]]]) -> DataTable:
+    return table_of_runs(
+        rows,
         title="All kernels that ran beside the other side",
         rule="Counts and spreads say how far a slowdown can be trusted.",
-        columns=((Column(label="Run"), *columns) if labelled else columns),
-        rows=tuple(rows[:MOST_ROWS]),
-        left_out=max(0, len(rows) - MOST_ROWS),
+        columns=_COLUMNS,
+        most=MOST_ROWS,
     )
 
 
-def _rows(run: Run, *, labelled: bool) -> list[tuple[Cell, ...]]:
-    return [
-        (
-            *((Cell(text=run.label),) if labelled else ()),
-            Cell(text=short(entry.name, width=48), full=entry.name, code=True),
-            Cell(text=entry.side, kind="communication" if entry.side == "communication" else "compute"),
-            Cell(text=str(entry.rank), value=entry.rank),
-            Cell(text=ratio_text(entry.slowdown), value=entry.slowdown),
-            time_cell(entry.excess_ns),
-            time_cell(entry.alone_ns),
-            Cell(text=format_share(entry.alone_spread), value=entry.alone_spread),
-            Cell(text=str(entry.alone_count), value=entry.alone_count),
-            time_cell(entry.overlapped_ns),
-            Cell(text=format_share(entry.overlapped_spread), value=entry.overlapped_spread),
-            Cell(text=str(entry.overlapped_count), value=entry.overlapped_count),
-            Cell(text=format_share(entry.overlapped_share), value=entry.overlapped_share),
-            Cell(text="-" if entry.ctas is None else str(entry.ctas), value=entry.ctas),
-            Cell(text="yes" if entry.waits else ""),
-        )
-        for entry in run.analysis.contention
-    ]
+def _row(entry: Contention) -> tuple[Cell, ...]:
+    return (
+        name_cell(short(entry.name, width=48), full=entry.name),
+        Cell(text=entry.side, kind=_kind(entry)),
+        number_cell(entry.rank),
+        ratio_cell(entry.slowdown),
+        time_cell(entry.excess_ns),
+        time_cell(entry.alone_ns),
+        share_cell(entry.alone_spread),
+        count_cell(entry.alone_count),
+        time_cell(entry.overlapped_ns),
+        share_cell(entry.overlapped_spread),
+        count_cell(entry.overlapped_count),
+        share_cell(entry.overlapped_share),
+        count_cell(entry.ctas),
+        Cell(text="yes" if entry.waits else ""),
+    )
+
+
+def _kind(entry: Contention) -> str:
+    return "communication" if entry.side == "communication" else "compute"

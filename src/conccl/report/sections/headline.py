@@ -46,7 +46,9 @@ def headline(runs: tuple[Run, ...], /) -> Section:
 def _fraction(run: Run) -> Gauge:
     rank = middle_rank(run.analysis)
     if rank is None or rank.overlap.overlap is None:
-        return Gauge(label=run.label, value=None, text=_no_fraction(run.analysis), detail=_why_none(run.analysis))
+        return Gauge(
+            label=run.label, value=None, text=_no_fraction(run.analysis), detail=_why_none(run.analysis)
+        )
     overlap = rank.overlap.overlap
     parts = [
         f"speedup {ratio_text(overlap.speedup)} where {ratio_text(overlap.ideal_speedup)} is ideal",
@@ -164,5 +166,7 @@ def _idle(runs: tuple[Run, ...]) -> Figure:
             )
         )
     return Figure(
-        title="Idle", rule="Nothing of compute, communication or copies runs; mean over ranks.", rows=tuple(rows)
+        title="Idle",
+        rule="Nothing of compute, communication or copies runs; mean over ranks.",
+        rows=tuple(rows),
     )

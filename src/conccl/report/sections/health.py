@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-from conccl.core.units import format_share
+from conccl.advise.analysis import RankAnalysis
 from conccl.report.blocks import Block, Cell, Column, DataTable, Note, Notes, Section
 from conccl.report.names import short
 from conccl.report.runs import Run
-from conccl.report.sections.breakdown import time_cell
+from conccl.report.sections.cells import (
+    count_cell,
+    name_cell,
+    number_cell,
+    share_cell,
+    table_of_runs,
+    time_cell,
+)
 from conccl.report.texts import time_text
+from conccl.traces.findings import Unclassified
 from conccl.traces.trace import Health
 
 MOST_NOTES = 40
@@ -17,7 +23,10 @@ MOST_ROWS = 300
 
 _COUNTS = {
     "rows": ("GPU rows", "Rows that were read"),
-    "overlapping_rows": ("Overlapping", "Rows that began before the row before them on their stream had ended"),
+    "overlapping_rows": (
+        "Overlapping",
+        "Rows that began before the row before them on their stream had ended",
+    ),
     "clipped_ns": ("Clipped", "Time cut off those, so that each stream is serial"),
     "zero_rows": ("No duration", "Rows that last no time"),
     "negative_rows": ("Negative", "Rows with a negative duration: dropped"),
@@ -90,75 +99,59 @@ def _rules(runs: tuple[Run, ...]) -> str:
 
 
 def _rows_table(runs: tuple[Run, ...]) -> DataTable:
-    labelled = len(runs) > 1
     seen = [rank.health for run in runs for rank in run.analysis.ranks]
     fields = [field for field in _COUNTS if field == "rows" or any(getattr(h, field) for h in seen)]
-    rows = [
-        (
-            *((Cell(text=run.label),) if labelled else ()),
-            Cell(text=str(rank.rank), value=rank.rank),
-            Cell(text=short(rank.path, width=60), full=rank.path, code=True),
-            Cell(text=rank.rank_source),
-            Cell(text=rank.device_name or "-"),
-            *(_count(rank.health, field) for field in fields),
-            Cell(text="yes" if rank.health.truncated else ""),
-        )
-        for run in runs
-        for rank in run.analysis.ranks
-    ]
-    columns = (
-        *((Column(label="Run"),) if labelled else ()),
-        Column(label="Rank", numeric=True),
-        Column(label="File"),
-        Column(label="Rank known by"),
-        Column(label="Device"),
-        *(Column(label=_COUNTS[field][0], numeric=True, help=_COUNTS[field][1]) for field in fields),
-        Column(label="Ended early", help="The file is truncated; what came before was read"),
-    )
-    return DataTable(
+    return table_of_runs(
+        [(run, _rank_row(rank, fields)) for run in runs for rank in run.analysis.ranks],
         title="Rows",
         rule="GPU rows of each trace; a kind of oddity that occurs nowhere has no column.",
-        columns=columns,
-        rows=tuple(rows[:MOST_ROWS]),
-        left_out=max(0, len(rows) - MOST_ROWS),
+        columns=(
+            Column(label="Rank", numeric=True),
+            Column(label="File"),
+            Column(label="Rank known by"),
+            Column(label="Device"),
+            *(Column(label=_COUNTS[field][0], numeric=True, help=_COUNTS[field][1]) for field in fields),
+            Column(label="Ended early", help="The file is truncated; what came before was read"),
+        ),
+        most=MOST_ROWS,
+    )
+
+
+def _rank_row(rank: RankAnalysis, fields: list[str]) -> tuple[Cell, ...]:
+    return (
+        number_cell(rank.rank),
+        name_cell(short(rank.path, width=60), full=rank.path),
+        Cell(text=rank.rank_source),
+        Cell(text=short(rank.device_name or "-", width=40)),
+        *(_count(rank.health, field) for field in fields),
+        Cell(text="yes" if rank.health.truncated else ""),
     )
 
 
 def _count(record: Health, field: str) -> Cell:
     value = int(getattr(record, field))
-    return time_cell(value) if field.endswith("_ns") else Cell(text=f"{value:,}", value=value)
+    return time_cell(value) if field.endswith("_ns") else count_cell(value)
 
 
 def _unclassified(runs: tuple[Run, ...]) -> Block:
-    labelled = len(runs) > 1
-    title, rule = "Unclassified kernels", "Kernels that no rule knows; counted as compute. Share of all kernel time."
-    rows = [
-        (
-            *((Cell(text=run.label),) if labelled else ()),
-            Cell(text=short(kernel.name, width=90), full=kernel.name, code=True),
-            Cell(text=f"{kernel.count:,}", value=kernel.count),
-            time_cell(kernel.duration_ns),
-            Cell(text=format_share(kernel.share), value=kernel.share),
-        )
-        for run in runs
-        for kernel in run.analysis.unclassified
-    ]
+    title = "Unclassified kernels"
+    rule = "Kernels that no rule knows; counted as compute. Share of all kernel time."
+    rows = [(run, _kernel_row(kernel)) for run in runs for kernel in run.analysis.unclassified]
     if not rows:
         return Notes(title=title, rule=rule, notes=(Note(level="info", title="There is none."),))
-    return DataTable(
-        title=title,
-        rule=rule,
-        columns=(
-            *((Column(label="Run"),) if labelled else ()),
-            Column(label="Kernel"),
-            Column(label="Count", numeric=True),
-            Column(label="Time", numeric=True),
-            Column(label="Share", numeric=True),
-        ),
-        rows=tuple(rows[:MOST_ROWS]),
-        left_out=max(0, len(rows) - MOST_ROWS),
-        visible=8,
+    columns = (
+        Column(label="Kernel"),
+        Column(label="Count", numeric=True),
+        Column(label="Time", numeric=True),
+        Column(label="Share", numeric=True),
     )
+    return table_of_runs(rows, title=title, rule=rule, columns=columns, most=MOST_ROWS, visible=8)
 
 
-assert set(_COUNTS) == {field.name for field in dataclasses.fields(Health)} - {"truncated"}
+def _kernel_row(kernel: Unclassified) -> tuple[Cell, ...]:
+    return (
+        name_cell(short(kernel.name, width=90), full=kernel.name),
+        count_cell(kernel.count),
+        time_cell(kernel.duration_ns),
+        share_cell(kernel.share),
+    )

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from conccl.report.blocks import Block, Cell, Column, DataTable, Note, Notes, Section
-from conccl.report.names import short
+from conccl.report.blocks import Block, Cell, Column, Note, Notes, Section
+from conccl.report.names import short, shown
 from conccl.report.runs import Run
-from conccl.report.sections.breakdown import time_cell
-from conccl.report.texts import fraction_text, ratio_text
+from conccl.report.sections.cells import (
+    LONGEST_FULL,
+    count_cell,
+    fraction_cell,
+    ideal_cell,
+    name_cell,
+    number_cell,
+    speedup_cell,
+    table_of_runs,
+    time_cell,
+)
 from conccl.traces.findings import ExposedCommunication, OverlappedRegion
 
 MOST_ROWS = 300
@@ -16,25 +25,23 @@ _REGION_RULE = (
     " isolated time; unknown where a kernel has no isolated time."
 )
 _EXPOSED_RULE = (
-    "Communication with no compute beside it, between the compute kernels that ended before and started after it."
-    " The candidate is a nearby kernel that does not wait for it and is long enough to matter."
+    "Communication with no compute beside it, always between the same two compute kernels; step and start are"
+    " those of its longest stretch. The candidate is a kernel nearby, by launch and stream order; that it"
+    " does not depend on the communication is not proved."
 )
 
 
 def regions(runs: tuple[Run, ...], /) -> Section:
     """What overlapped badly, then what did not overlap."""
-    labelled = len(runs) > 1
-    overlapped = [
-        _region(run, region, labelled=labelled) for run in runs for region in run.analysis.regions
-    ]
-    exposed = [_exposed(run, entry, labelled=labelled) for run in runs for entry in run.analysis.exposed]
+    overlapped = [(run, _region(region)) for run in runs for region in run.analysis.regions]
+    exposed = [(run, _exposed(entry)) for run in runs for entry in run.analysis.exposed]
     return Section(
         id="regions",
         title="Where it was lost",
         lead="The overlaps that cost most, and the communication that nothing covered.",
         blocks=(
-            _table("Overlapped regions", _REGION_RULE, _REGION_COLUMNS, overlapped, labelled=labelled),
-            _table("Exposed communication", _EXPOSED_RULE, _EXPOSED_COLUMNS, exposed, labelled=labelled),
+            _table("Overlapped regions", _REGION_RULE, _REGION_COLUMNS, overlapped),
+            _table("Exposed communication", _EXPOSED_RULE, _EXPOSED_COLUMNS, exposed),
         ),
     )
 
@@ -53,68 +60,61 @@ _REGION_COLUMNS = (
     Column(label="Compute"),
 )
 _EXPOSED_COLUMNS = (
-    Column(label="Exposed", numeric=True),
+    Column(label="Exposed", numeric=True, help="Over all calls between these two kernels"),
+    Column(label="Calls", numeric=True),
+    Column(label="Longest", numeric=True, help="The longest exposed stretch"),
     Column(label="Communication"),
     Column(label="Rank", numeric=True),
     Column(label="Step", numeric=True),
     Column(label="Start", numeric=True, help="From the start of the rank's window"),
     Column(label="After"),
     Column(label="Before"),
-    Column(label="Could be covered by"),
+    Column(label="Might be covered by"),
     Column(label="Lasting", numeric=True),
+    Column(label="Evidence", help="What the trace shows of the candidate; independence is not proved"),
 )
 
 
 def _table(
-    title: str, rule: str, columns: tuple[Column, ...], rows: list[tuple[Cell, ...]], *, labelled: bool
+    title: str, rule: str, columns: tuple[Column, ...], rows: list[tuple[Run, tuple[Cell, ...]]]
 ) -> Block:
     if not rows:
         return Notes(title=title, rule=rule, notes=(Note(level="info", title="There is none."),))
-    return DataTable(
-        title=title,
-        rule=rule,
-        columns=((Column(label="Run"), *columns) if labelled else columns),
-        rows=tuple(rows[:MOST_ROWS]),
-        left_out=max(0, len(rows) - MOST_ROWS),
-        visible=10,
-    )
+    return table_of_runs(rows, title=title, rule=rule, columns=columns, most=MOST_ROWS, visible=10)
 
 
-def _region(run: Run, region: OverlappedRegion, *, labelled: bool) -> tuple[Cell, ...]:
+def _region(region: OverlappedRegion) -> tuple[Cell, ...]:
     overlap = region.overlap.overlap
     return (
-        *((Cell(text=run.label),) if labelled else ()),
         time_cell(region.cost_ns),
         time_cell(region.concurrent_ns),
-        Cell(text=fraction_text(overlap), value=overlap and overlap.fraction_of_ideal),
-        Cell(text=ratio_text(overlap and overlap.speedup), value=overlap and overlap.speedup),
-        Cell(text=ratio_text(overlap and overlap.ideal_speedup), value=overlap and overlap.ideal_speedup),
+        fraction_cell(overlap),
+        speedup_cell(overlap),
+        ideal_cell(overlap),
         Cell(text=region.overlap.source),
-        Cell(text=str(region.rank), value=region.rank),
-        _step(region.step),
+        number_cell(region.rank),
+        number_cell(region.step),
         time_cell(region.start_ns),
         _names(region.communication, kind="communication"),
         _names(region.compute, kind="compute"),
     )
 
 
-def _exposed(run: Run, entry: ExposedCommunication, *, labelled: bool) -> tuple[Cell, ...]:
+def _exposed(entry: ExposedCommunication) -> tuple[Cell, ...]:
     return (
-        *((Cell(text=run.label),) if labelled else ()),
         time_cell(entry.exposed_ns),
+        count_cell(entry.calls),
+        time_cell(entry.stretch_ns),
         _names((entry.name,), kind="communication"),
-        Cell(text=str(entry.rank), value=entry.rank),
-        _step(entry.step),
+        number_cell(entry.rank),
+        number_cell(entry.step),
         time_cell(entry.start_ns),
         _names((entry.before,) if entry.before else (), kind="compute"),
         _names((entry.after,) if entry.after else (), kind="compute"),
         _names((entry.candidate,) if entry.candidate else (), kind="compute"),
         time_cell(entry.candidate_ns),
+        Cell(text=short(entry.evidence or "", width=60), full=shown(entry.evidence or "")[:LONGEST_FULL]),
     )
-
-
-def _step(step: int | None) -> Cell:
-    return Cell(text="-" if step is None else str(step), value=step)
 
 
 def _names(names: tuple[str, ...], *, kind: str) -> Cell:
@@ -122,4 +122,4 @@ def _names(names: tuple[str, ...], *, kind: str) -> Cell:
     if not names:
         return Cell(text="-")
     more = f" + {len(names) - 1}" if len(names) > 1 else ""
-    return Cell(text=short(names[0], width=40) + more, full="\n".join(names[:20]), kind=kind, code=True)
+    return name_cell(short(names[0], width=40) + more, full=", ".join(names[:20]), kind=kind)

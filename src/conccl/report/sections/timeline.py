@@ -33,8 +33,8 @@ _LANES = (
 """From top to bottom, with the kind that colours them."""
 
 _RULE = (
-    "The strip of each rank shows what every moment is; below it stand the rank's streams, split by what runs on"
-    " them. A column of pixels shows the exact share of its time."
+    "The strip of each rank shows what every moment is; below it stand the rank's streams, split by what"
+    " runs on them. A column of pixels shows the exact share of its time."
 )
 
 
