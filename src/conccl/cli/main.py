@@ -9,9 +9,14 @@ from typing import Annotated, Any
 import typer
 
 import conccl
+from conccl.cli.devices import devices
+from conccl.cli.predict import predict
 from conccl.core.errors import ConcclError
 
-COMMANDS: dict[str, Callable[..., Any]] = {}
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "devices": devices,
+    "predict": predict,
+}
 """Command word -> function; its docstring is the help text."""
 
 app = typer.Typer(

@@ -20,10 +20,10 @@ class Stream:
 
     read_nbytes: float
     written_nbytes: float
-    instructions: float
-    """Of all threads together."""
     ctas: int
     threads: int
+    instructions: float = 0.0
+    """Of all threads together; 0: too few to matter."""
     registers: int = 32
     """For each thread."""
     shared_memory_nbytes: int = 0

@@ -1,0 +1,52 @@
+"""What kernels an op becomes on a device: the one entry to the cost models.
+
+A model is a function from op and device to kernels. To add one for an op of your own::
+
+    from conccl.costs.kernels import register
+    from conccl.costs.streaming import Stream, streaming_kernel
+
+    def my_scan(op: MyScan, device: Device) -> tuple[KernelCost, ...]:
+        ctas = -(-op.numel // 1024)
+        stream = Stream(read_nbytes=4 * op.numel, written_nbytes=4 * op.numel, ctas=ctas, threads=256)
+        return (streaming_kernel("my_scan", stream, device, model="elementwise"),)
+
+    register(MyScan, my_scan)
+
+The op is a frozen dataclass, so that equal ops are costed once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from conccl.core.errors import UnknownNameError
+from conccl.core.hardware import Device
+from conccl.core.ops import Collective
+from conccl.costs.collective import collective_kernels
+from conccl.costs.kernel import KernelCost
+
+Model = Callable[[Any, Device], tuple[KernelCost, ...]]
+
+MODELS: dict[type, Model] = {
+    Collective: collective_kernels,
+}
+"""Op type -> its model."""
+
+
+def register(kind: type, model: Model, /) -> None:
+    """Cost ops of this type by this model, in place of the one they had."""
+    MODELS[kind] = model
+    kernels_of.cache_clear()
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def kernels_of(op: Any, device: Device, /) -> tuple[KernelCost, ...]:
+    """The kernels that the op becomes, in order; none where there is nothing to do."""
+    model = MODELS.get(type(op))
+    if model is None:
+        raise UnknownNameError(
+            kind="op with a cost model", name=type(op).__name__, known=[known.__name__ for known in MODELS]
+        )
+    return model(op, device)
