@@ -27,7 +27,10 @@ def work_of(timeline: Timeline) -> IsolatedWork:
 
 
 def regions_of(timeline: Timeline, *, keep: int = 32) -> tuple[OverlappedRegion, ...]:
-    return overlapped_regions(timeline, every=sides_of(timeline), work=work_of(timeline), rank=0, keep=keep)
+    window = (int(timeline.start_ns.min(initial=0)), int(timeline.end_ns.max(initial=1)))
+    return overlapped_regions(
+        timeline, every=sides_of(timeline), work=work_of(timeline), rank=0, window_ns=window, keep=keep
+    )
 
 
 def pair(*, at: int, concurrent: int) -> list[Row]:

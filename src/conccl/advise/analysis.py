@@ -25,6 +25,7 @@ from conccl.traces.findings import (
     Straggler,
     TimeSplit,
     Unclassified,
+    WindowOverlap,
 )
 from conccl.traces.trace import Health
 
@@ -96,6 +97,8 @@ class RankAnalysis:
     split: TimeSplit
     overlap: OverlapEstimate
     steps: tuple[StepSplit, ...]
+    windows: tuple[WindowOverlap, ...] = ()
+    """Stretches that the user named in which both sides ran, a bounded number."""
     unattributed_ns: int
     """Kernel and copy time whose step is not known."""
     wait_ns: int | None

@@ -7,7 +7,7 @@ from typing import Any
 
 from conccl.advise.analysis import Analysis, RankAnalysis
 from conccl.core.records import to_json_value
-from conccl.traces.findings import OverlapEstimate, OverlappedRegion, StepSplit
+from conccl.traces.findings import OverlapEstimate, OverlappedRegion, StepSplit, WindowOverlap
 
 SCHEMA = "conccl.analyze/1"
 
@@ -56,6 +56,7 @@ def _rank(rank: RankAnalysis, /) -> dict[str, Any]:
         "kernel_ns": rank.kernel_ns,
         "overlap": _estimate(rank.overlap),
         "steps": [_step(step) for step in rank.steps],
+        "windows": [_window(window) for window in rank.windows],
         "health": _plain(rank.health),
         "warnings": list(rank.warnings),
     }
@@ -71,6 +72,16 @@ def _step(step: StepSplit, /) -> dict[str, Any]:
         "wait_ns": step.wait_ns,
         "transfer_ns": step.transfer_ns,
         "overlap": _estimate(step.overlap),
+    }
+
+
+def _window(window: WindowOverlap, /) -> dict[str, Any]:
+    return {
+        "name": window.name,
+        "count": window.count,
+        "start_ns": window.start_ns,
+        "span_ns": window.span_ns,
+        "overlap": _estimate(window.overlap),
     }
 
 

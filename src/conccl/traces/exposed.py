@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from conccl.core.timeline import Activity, Timeline, Times
+from conccl.core.timeline import Activity, Mask, Timeline, Times
 from conccl.traces.breakdown import Sides, computes
 from conccl.traces.findings import ExposedCommunication
 from conccl.traces.intervals import Intervals
@@ -38,10 +38,22 @@ Rows = npt.NDArray[np.intp]
 
 
 def exposed_communication(
-    timeline: Timeline, /, *, every: Sides, rank: int, keep: int = KEPT
+    timeline: Timeline,
+    /,
+    *,
+    every: Sides,
+    rank: int,
+    origin_ns: int,
+    among: Mask | None = None,
+    keep: int = KEPT,
 ) -> tuple[ExposedCommunication, ...]:
-    """Calls of the same communication between the same kernels together, the most exposed first."""
-    rows = np.flatnonzero(timeline.activity == Activity.COMMUNICATION)
+    """Calls of the same communication between the same kernels together, the most exposed first.
+
+    ``origin_ns`` is where the rank's window begins; ``among`` limits the communication to these rows. The
+    findings' ``step`` is the index that the rows' column has.
+    """
+    chosen = timeline.activity == Activity.COMMUNICATION
+    rows = np.flatnonzero(chosen if among is None else chosen & among)
     start, end = timeline.start_ns[rows], timeline.end_ns[rows]
     exposed = (end - start) - every.compute.coverage(start, end)
     rows, exposed = rows[exposed > 0], exposed[exposed > 0]
@@ -67,7 +79,7 @@ def exposed_communication(
                 name=timeline.names[timeline.name_id[row]],
                 calls=len(members),
                 exposed_ns=int(exposed[members].sum()),
-                start_ns=first - int(timeline.start_ns.min()),
+                start_ns=first - origin_ns,
                 stretch_ns=last - first,
                 before=compute.name(int(before[worst])),
                 after=compute.name(int(after[worst])),

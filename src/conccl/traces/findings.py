@@ -46,6 +46,19 @@ class OverlapEstimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WindowOverlap:
+    """A stretch that the user named (record_function), all its instances together."""
+
+    name: str
+    count: int
+    start_ns: int
+    """Where its first instance's GPU work begins, from the start of the rank's window."""
+    span_ns: int
+    """From first start to last end of its GPU work, summed over instances."""
+    overlap: OverlapEstimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepSplit:
     """One step of one rank: the work that the step launched, whenever it ran."""
 

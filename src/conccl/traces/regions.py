@@ -10,12 +10,13 @@ communication (breaks below 10 us, as between launches, do not end it) in which 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from conccl.core.metrics import Overlap
-from conccl.core.timeline import Timeline, Times
+from conccl.core.timeline import Mask, Timeline, Times
 from conccl.traces.breakdown import Sides, communicates, computes
 from conccl.traces.findings import OverlapEstimate, OverlappedRegion
 from conccl.traces.integrals import Integral, Numbers, edges_of, level
@@ -31,38 +32,57 @@ REGIONS_KEPT = 32
 NAMES_KEPT = 4
 
 
+class _Figures(NamedTuple):
+    """What estimates are made of: integrals over time, or their values in ns for one window."""
+
+    compute: Any
+    communication: Any
+    both: Any
+    busy: Any
+    unknown: Any
+    predicted: Any
+
+    def estimate(self) -> OverlapEstimate:
+        """The isolated times against the busy time, if enough of them is known."""
+        unknown_ns = round(self.unknown)
+        if self.unknown > NEGLIGIBLE * self.both:
+            return OverlapEstimate(overlap=None, source="unknown", unknown_ns=unknown_ns)
+        overlap = Overlap(
+            compute_ns=round(self.compute),
+            communication_ns=round(self.communication),
+            concurrent_ns=round(self.busy),
+        )
+        source = "predicted" if self.predicted else "measured"
+        return OverlapEstimate(overlap=overlap, source=source, unknown_ns=unknown_ns)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class IsolatedWork:
     """What each side got done in any window, in ns of isolated time."""
 
-    _compute: Integral
-    _communication: Integral
-    _both: Integral
-    _busy: Integral
-    _unknown: Integral
-    _source: str
+    _integrals: _Figures
 
     def estimates(self, start_ns: Times, end_ns: Times, /) -> tuple[OverlapEstimate, ...]:
         """One estimate for each window [start, end)."""
-        columns = (
-            integral.between(start_ns, end_ns).tolist()
-            for integral in (self._compute, self._communication, self._both, self._busy, self._unknown)
-        )
-        return tuple(self._estimate(*figures) for figures in zip(*columns, strict=True))
+        return tuple(_Figures(*figures).estimate() for figures in self._between(start_ns, end_ns).T.tolist())
 
-    def _estimate(
-        self, compute: float, communication: float, both: float, busy: float, unknown: float
-    ) -> OverlapEstimate:
-        if unknown > NEGLIGIBLE * both:
-            return OverlapEstimate(overlap=None, source="unknown", unknown_ns=round(unknown))
-        overlap = Overlap(
-            compute_ns=round(compute), communication_ns=round(communication), concurrent_ns=round(busy)
-        )
-        return OverlapEstimate(overlap=overlap, source=self._source, unknown_ns=round(unknown))
+    def estimate_of_all(self, start_ns: Times, end_ns: Times, /) -> OverlapEstimate:
+        """One estimate for all windows [start, end) together."""
+        return _Figures(*self._between(start_ns, end_ns).sum(axis=1).tolist()).estimate()
+
+    def both_ns(self, start_ns: Times, end_ns: Times, /) -> int:
+        """How long both sides run together in all these windows."""
+        return round(float(self._integrals.both.between(start_ns, end_ns).sum()))
+
+    def _between(self, start_ns: Times, end_ns: Times, /) -> Numbers:
+        return np.stack([integral.between(start_ns, end_ns) for integral in self._integrals])
 
 
-def isolated_work(timeline: Timeline, /, *, rate: Numbers, source: str = "measured") -> IsolatedWork:
-    """From each row's isolated over concurrent time (1/s; NaN: not known), what got done when."""
+def isolated_work(timeline: Timeline, /, *, rate: Numbers, predicted: Mask | None = None) -> IsolatedWork:
+    """From each row's isolated over concurrent time (1/s; NaN: not known), what got done when.
+
+    ``predicted`` marks rows whose rate is no measurement.
+    """
     start, end = timeline.start_ns, timeline.end_ns
     edges = edges_of(start, end) if len(start) else np.zeros(1, dtype=np.int64)
     known = np.isfinite(rate)
@@ -76,6 +96,7 @@ def isolated_work(timeline: Timeline, /, *, rate: Numbers, source: str = "measur
     computing, communicating = running(compute), running(communication)
     both = (computing > 0) & (communicating > 0)
     unknown = running((compute | communication) & ~known) > 0
+    guessed = np.zeros(len(edges) - 1) if predicted is None else running(predicted)
     speed = {
         side: np.where(both, running(rows, rate) / np.maximum(count, 1), count > 0)
         for side, rows, count in (
@@ -83,21 +104,37 @@ def isolated_work(timeline: Timeline, /, *, rate: Numbers, source: str = "measur
             ("communication", communication, communicating),
         )
     }
+
+    def integral(value: npt.NDArray[Any]) -> Integral:
+        return Integral(edges_ns=edges, value=value.astype(np.float64))
+
     return IsolatedWork(
-        _compute=Integral(edges_ns=edges, value=speed["compute"].astype(np.float64)),
-        _communication=Integral(edges_ns=edges, value=speed["communication"].astype(np.float64)),
-        _both=Integral(edges_ns=edges, value=both.astype(np.float64)),
-        _busy=Integral(edges_ns=edges, value=((computing > 0) | (communicating > 0)).astype(np.float64)),
-        _unknown=Integral(edges_ns=edges, value=(both & unknown).astype(np.float64)),
-        _source=source,
+        _integrals=_Figures(
+            compute=integral(speed["compute"]),
+            communication=integral(speed["communication"]),
+            both=integral(both),
+            busy=integral((computing > 0) | (communicating > 0)),
+            unknown=integral(both & unknown),
+            predicted=integral(both & (guessed > 0)),
+        )
     )
 
 
 def overlapped_regions(
-    timeline: Timeline, /, *, every: Sides, work: IsolatedWork, rank: int, keep: int = REGIONS_KEPT
+    timeline: Timeline,
+    /,
+    *,
+    every: Sides,
+    work: IsolatedWork,
+    rank: int,
+    window_ns: tuple[int, int],
+    keep: int = REGIONS_KEPT,
 ) -> tuple[OverlappedRegion, ...]:
-    """The regions that cost most, then those of unknown cost by length; ``step`` is the row column's."""
-    start, end = _stretches(every)
+    """The regions within the rank's window that cost most, then those of unknown cost by length.
+
+    The findings' ``step`` is the index that the rows' column has.
+    """
+    start, end = _stretches(every.within(*window_ns))
     estimates = work.estimates(start, end)
     costs = [_cost(estimate) for estimate in estimates]
     order = sorted(
@@ -105,7 +142,6 @@ def overlapped_regions(
         key=lambda i: (costs[i] is not None, costs[i] or 0, int(end[i] - start[i])),
         reverse=True,
     )
-    origin = int(timeline.start_ns.min()) if len(timeline) else 0
     found = []
     for i in order[:keep]:
         first, last = int(start[i]), int(end[i])
@@ -114,7 +150,7 @@ def overlapped_regions(
             OverlappedRegion(
                 rank=rank,
                 step=names.step,
-                start_ns=first - origin,
+                start_ns=first - window_ns[0],
                 concurrent_ns=last - first,
                 compute=names.compute,
                 communication=names.communication,
