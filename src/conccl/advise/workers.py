@@ -1,0 +1,172 @@
+"""Spreads tasks over processes: this one, and children that run nothing but this module.
+
+The children are plain subprocesses that talk over pipes. Unlike the pools of multiprocessing they never run
+the caller's main module again (so that `analyze` may stand unguarded in a script), and one that dies, for
+instance for want of memory, costs its task and no other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import IO, Any, Generic, TypeVar, cast
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Died:
+    """In place of a result: the child that worked on the task died."""
+
+    exit_code: int
+    """As the system gives it: negative, killed by that signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """What a child sends where the function raised."""
+
+    error: BaseException
+
+
+_GIVEN_BACK = object()
+
+
+def spread(
+    function: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    /,
+    *,
+    processes: int,
+    done: Callable[[], None] = lambda: None,
+) -> list[Result | Died]:
+    """The function of every task, in the tasks' order, over this many processes, this one included.
+
+    The function must be importable by name; ``done`` is called after each task. An exception ends all.
+    """
+    crew = _Crew(function=function, tasks=tasks, done=done)
+    children = [_Child(crew) for _ in range(min(processes, len(tasks)) - 1)]
+    try:
+        for child in children:
+            child.start()
+        crew.work(function)
+        for child in children:
+            child.join()
+        crew.work(function)  # what children gave back
+    finally:
+        crew.waiting.clear()
+        for child in children:
+            child.stop()
+    if crew.error is not None:
+        raise crew.error
+    return crew.results
+
+
+class _Crew(Generic[Task, Result]):
+    """The tasks that wait, and the results so far."""
+
+    def __init__(
+        self, *, function: Callable[[Task], Result], tasks: Sequence[Task], done: Callable[[], None]
+    ) -> None:
+        self.function = function
+        self.waiting = deque(enumerate(tasks))
+        self.results: list[Result | Died] = [Died(exit_code=0)] * len(tasks)
+        self.error: BaseException | None = None
+        self._done = done
+        self._lock = threading.Lock()
+
+    def work(self, function: Callable[[Task], object], /) -> None:
+        """Take tasks until none waits or one failed."""
+        while self.error is None:
+            try:
+                index, task = self.waiting.popleft()
+            except IndexError:
+                return
+            result = function(task)
+            if result is _GIVEN_BACK:
+                self.waiting.appendleft((index, task))
+                return
+            with self._lock:
+                self.results[index] = cast("Result | Died", result)
+                self._done()
+
+
+class _Child(threading.Thread):
+    """Feeds one child process; begins a new one where it dies."""
+
+    def __init__(self, crew: _Crew[Any, Any], /) -> None:
+        super().__init__(daemon=True)
+        self._crew = crew
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> None:
+        try:
+            self._crew.work(self._ask)
+        except BaseException as error:
+            self._crew.error = self._crew.error or error
+
+    def stop(self) -> None:
+        """End the process, at work or not."""
+        if self._process is not None:
+            self._process.kill()
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+            self._process.wait()
+            self._process = None
+
+    def _ask(self, task: Any, /) -> Any:
+        process = self._process = self._process or _begin()
+        try:
+            _send(cast("IO[bytes]", process.stdin), (self._crew.function, task))
+            answer = pickle.load(cast("IO[bytes]", process.stdout))
+        except (EOFError, OSError, pickle.UnpicklingError):
+            if self._crew.error is not None:
+                raise
+            exit_code = process.wait()
+            self.stop()
+            # A child that ends by itself could not begin (no conccl to import, say): do its work here.
+            return _GIVEN_BACK if exit_code >= 0 else Died(exit_code=exit_code)
+        if isinstance(answer, _Failed):
+            raise answer.error
+        return answer
+
+
+def _begin() -> subprocess.Popen[bytes]:
+    # One thread each: the children share the cores, and numpy's thread pool costs start-up time.
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    environment = {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-c", "from conccl.advise.workers import serve; serve()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+    )
+
+
+def _send(pipe: IO[bytes], value: Any, /) -> None:
+    pickle.dump(value, pipe, protocol=pickle.HIGHEST_PROTOCOL)
+    pipe.flush()
+
+
+def serve() -> None:
+    """A child's life: answer tasks until the pipe closes. What is printed goes to standard error."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    with contextlib.suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
+        while True:
+            function, task = pickle.load(sys.stdin.buffer)
+            try:
+                result = function(task)
+            except Exception as error:
+                result = _Failed(error)
+            _send(answers, result)
