@@ -242,6 +242,7 @@ def analysis(*, ranks: int = 2, concurrent: int = 7 * MS) -> Analysis:
                 name=REDUCE,
                 calls=2,
                 exposed_ns=2 * MS,
+                wait_ns=MS // 2,
                 start_ns=26 * MS,
                 stretch_ns=3 * MS // 2,
                 before=GEMM,

@@ -12,6 +12,8 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC: dict[str, str] = {
+    "Analysis": "conccl.advise.analysis",
+    "analyze": "conccl.advise.analyze",
     "ConcclError": "conccl.core.errors",
     "InputError": "conccl.core.errors",
     "Overlap": "conccl.core.metrics",

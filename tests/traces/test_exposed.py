@@ -28,7 +28,9 @@ def network(name: str, start: int, end: int, launch: int = -1, step: int = -1) -
 def exposed_in(rows: list[Row], *, keep: int = 32) -> tuple[ExposedCommunication, ...]:
     timeline = made_timeline(rows)
     origin = min((row.start for row in rows), default=0)
-    return exposed_communication(timeline, every=sides_of(timeline), rank=1, origin_ns=origin, keep=keep)
+    return exposed_communication(
+        timeline, every=sides_of(timeline), rank=1, origin_ns=origin, keep=keep
+    ).findings
 
 
 def test_an_exposed_collective_is_named_with_its_neighbours() -> None:

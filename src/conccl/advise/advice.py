@@ -50,7 +50,10 @@ def _exposed(exposed: Sequence[ExposedCommunication], /, *, ranks: int) -> Itera
     groups: dict[tuple[str, str | None, str | None], list[ExposedCommunication]] = {}
     for each in exposed:
         groups.setdefault((each.name, each.before, each.after), []).append(each)
-    costs = {key: sum(each.exposed_ns for each in group) // ranks for key, group in groups.items()}
+    costs = {
+        key: sum(each.exposed_ns - (each.wait_ns or 0) for each in group) // ranks
+        for key, group in groups.items()
+    }
     for key in sorted(costs, key=lambda key: -costs[key])[:EXPOSURES_KEPT]:
         name, before, after = key
         worst = max(groups[key], key=lambda each: each.exposed_ns)
@@ -59,8 +62,8 @@ def _exposed(exposed: Sequence[ExposedCommunication], /, *, ranks: int) -> Itera
         where = f" {'between' if before and after else 'beside'} {between}" if between else ""
         yield Advice(
             title=f"Cover {brief(name)}",
-            detail=f"{format_ns(costs[key])} a rank run with no compute beside it ({calls} calls in all){where}."
-            f"{_candidate(worst)}",
+            detail=f"{format_ns(costs[key])} a rank run with no compute beside it ({calls} calls in all)"
+            f"{where}.{_candidate(worst)}",
             cost_ns=costs[key],
         )
 
@@ -89,8 +92,9 @@ def _waiting(analysis: Analysis, /) -> Iterator[Advice]:
         )
     yield Advice(
         title="Balance the ranks",
-        detail=f"Of {format_ns(wait + transfer)} a rank in matched collectives, {format_ns(wait)} are waiting for"
-        f" other ranks and {format_ns(transfer)} transfer.{who} Overlap cannot remove waiting; equal work can.",
+        detail=f"Of {format_ns(wait + transfer)} a rank in matched collectives, {format_ns(wait)} are waiting"
+        f" for other ranks and {format_ns(transfer)} transfer.{who} Overlap cannot remove waiting; equal work"
+        " can.",
         cost_ns=wait,
     )
 

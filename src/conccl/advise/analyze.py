@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import conccl
 from conccl.advise.analysis import Analysis, RulesUsed
 from conccl.advise.drawing import ROWS_DRAWN
-from conccl.advise.join import join
+from conccl.advise.join import join, spans
 from conccl.advise.rank import IsolatedTimes, RankFindings, RankOptions, analyze_rank
 from conccl.advise.workers import Died, spread
 from conccl.core.errors import InputError, TraceError
@@ -19,8 +20,6 @@ from conccl.traces.classify import HostCopies
 from conccl.traces.kineto import read_trace
 from conccl.traces.rules import FORMAT_VERSION, load_rules
 from conccl.traces.sources import TraceFile, find_traces, unique_ranks
-
-Paths = str | Path | Iterable[str | Path]
 
 WORTH_A_PROCESS = 1 << 20
 """Packed bytes to read from which on starting another process pays."""
@@ -45,10 +44,10 @@ def analyze(
 ) -> Analysis:
     """Where the time of these traces goes, and what overlap costs them.
 
-    ``traces`` are files, folders, globs or archives (one, or several), or a `torch.profiler.profile` that has
-    stopped. ``step`` and ``rank`` limit the analysis; ``rules`` is a file of further classification rules;
-    ``host_copies`` says whether copies from and to the host are mere copies or communication; ``device`` names
-    the GPU where the traces do not; ``progress`` is called with files done and files in all.
+    ``traces`` are files, folders, globs or archives (one, or several), or a `torch.profiler.profile` that
+    has stopped. ``step`` and ``rank`` limit the analysis; ``rules`` is a file of further classification
+    rules; ``host_copies`` says whether copies from and to the host are mere copies or communication;
+    ``device`` names the GPU where the traces do not; ``progress`` is called with files done and in all.
 
     A file that cannot be read becomes one of the analysis's ``problems``; if none can, its error is raised.
     """
@@ -61,17 +60,11 @@ def analyze(
     )
     load_rules(rules)  # a bad file is told once, before any trace is read
     reader = _Reader(options=options, rules=rules, host_copies=host_copies)
-    if _is_profiler(traces):
-        paths: tuple[str, ...] = ()
-        findings, problems = reader.of_profiler(traces), []
-    else:
-        paths = _paths(traces)
-        findings, problems = _of_files(paths, reader, rank=rank, processes=processes, progress=progress)
+    paths = _paths(traces)
+    findings, problems = _of_files(paths, reader, rank=rank, processes=processes, progress=progress)
     if not findings:
         raise _nothing(problems)
-    return join(
-        findings, paths=paths, rules=used, step=step, device=device, problems=tuple(problems)
-    )
+    return join(findings, paths=paths, rules=used, step=step, device=device, problems=tuple(problems))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +86,111 @@ class _Reader:
                 path=file.name, problem="does not fit into memory", remedy="Analyse fewer steps of it."
             )
 
-    def of_profiler(self, profiler: Any, /) -> list[RankFindings]:
-        from conccl.traces.live import traces_of_profiler
 
-        traces = traces_of_profiler(profiler, rules=load_rules(self.rules), host_copies=self.host_copies)
-        return [analyze_rank(trace, self.options) for trace in traces]
+def _of_files(
+    paths: tuple[str, ...],
+    reader: _Reader,
+    /,
+    *,
+    rank: int | None,
+    processes: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[list[RankFindings], list[TraceError]]:
+    sources = find_traces(paths)
+    files = sorted(
+        sources.files, key=_packed_nbytes, reverse=True
+    )  # the longest first: none is left over last
+    if rank is not None:
+        files = [file for file in files if file.rank == rank]
+        if not files and sources.files:
+            raise InputError(
+                f"no trace of rank {rank}; there are {spans([file.rank for file in sources.files])}."
+            )
+    done = 0
+
+    def one_done() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, len(files))
+
+    if progress is not None:
+        progress(0, len(files))
+    results = spread(reader, files, processes=processes or _worthwhile(files), done=one_done)
+    findings: list[tuple[RankFindings, ...]] = []
+    problems = list(sources.problems)
+    for file, result in zip(files, results, strict=True):
+        if isinstance(result, Died):
+            problems.append(_killed(file, result))
+        elif isinstance(result, TraceError):
+            problems.append(result)
+        else:
+            findings.append(result)
+    kept, duplicates = unique_ranks([(f[0].analysis.rank, f[0].analysis.path) for f in findings])
+    return _of_one_rank_each([findings[index] for index in kept]), [*problems, *duplicates]
+
+
+def _of_one_rank_each(files: Sequence[tuple[RankFindings, ...]], /) -> list[RankFindings]:
+    """Further GPUs of a file get the next free numbers, for no two lanes of work are one rank."""
+    taken = [found[0].analysis.rank for found in files]
+    free = itertools.count(max(taken, default=-1) + 1)
+    settled = [found[0] for found in files]
+    for found in files:
+        settled += [each.as_rank(next(free)) for each in found[1:]]
+    return settled
+
+
+def _killed(file: TraceFile, died: Died, /) -> TraceError:
+    return TraceError(
+        path=file.name,
+        problem=f"the process that read it was killed (signal {-died.exit_code}), as for want of memory",
+        remedy="Analyse fewer files at a time, or one with fewer steps.",
+    )
+
+
+def _worthwhile(files: Sequence[TraceFile], /) -> int:
+    """How many processes pay: a CPU each, and no more than there is work for."""
+    work = sum(_packed_nbytes(file) for file in files) // WORTH_A_PROCESS
+    return max(1, min(len(os.sched_getaffinity(0)), len(files), work + 1))
+
+
+def _packed_nbytes(file: TraceFile, /) -> int:
+    """How much there is to read, as gzip; a member counts as its archive, which is read up to it."""
+    try:
+        size = Path(file.path).stat().st_size
+    except OSError:
+        return 0
+    return size if file.path.lower().endswith(("gz", "tgz")) else size // PACKING
+
+
+def _paths(traces: Any, /) -> tuple[str, ...]:
+    if isinstance(traces, (str, Path)):
+        return (str(traces),)
+    try:
+        paths = tuple(str(path) for path in traces if isinstance(path, (str, Path)) or _no_path(path))
+    except TypeError:
+        _no_path(traces)
+    if not paths:
+        raise InputError("no traces were given. Name files, folders or globs.")
+    return paths
+
+
+def _no_path(traces: Any, /) -> NoReturn:
+    raise InputError(
+        f"{traces!r} is no trace. Give a path, several, or a torch.profiler.profile that has stopped."
+    )
+
+
+def _host_copies(value: HostCopies | str, /) -> HostCopies:
+    try:
+        return HostCopies(value)
+    except ValueError:
+        raise InputError(f"host_copies is {value!r}; it must be one of {', '.join(HostCopies)}.") from None
+
+
+def _nothing(problems: Sequence[TraceError], /) -> InputError:
+    """Nothing could be read: the one problem, or all of them."""
+    if len(problems) == 1:
+        return problems[0]
+    lines = "".join(f"\n  {problem}" for problem in problems)
+    return InputError(f"none of the traces could be read:{lines}" if problems else "no traces were found.")

@@ -11,6 +11,7 @@ from conccl.advise.advice import advice_of
 from conccl.advise.analysis import Analysis, RankAnalysis, RulesUsed
 from conccl.advise.rank import RankFindings
 from conccl.core.errors import TraceError
+from conccl.core.timeline import Mask
 from conccl.traces.clocks import check_clocks
 from conccl.traces.collectives import Waiting, arrivals, stragglers, summaries
 from conccl.traces.findings import ClockCheck, Unclassified
@@ -43,10 +44,10 @@ def join(
     clock = check_clocks(calls, matches)
     arrived = arrivals(calls, matches, offsets_ns={} if clock is None else clock.offsets_ns)
     clocks_agree = clock is not None and clock.residual_ns <= SHARED_CLOCK_NS
-    ranks = tuple(
-        _with_waiting(each, arrived.split(each.calls)) if first[each.analysis.rank] is each else each.analysis
+    findings = [
+        _with_waiting(each, arrived.split(each.calls)) if first[each.analysis.rank] is each else each
         for each in findings
-    )
+    ]
     world_size = max((each.world_size for each in findings if each.world_size), default=None)
     analysis = Analysis(
         paths=paths,
@@ -55,7 +56,7 @@ def join(
         step=step,
         world_size=world_size,
         missing_ranks=_missing(first, world_size=world_size),
-        ranks=ranks,
+        ranks=tuple(each.analysis for each in findings),
         clock=clock,
         collectives=summaries(calls, arrived, clocks_agree=clocks_agree),
         stragglers=stragglers(arrived),
@@ -73,9 +74,9 @@ def join(
                 reverse=True,
             )
         )[:KEPT],
-        exposed=tuple(
-            sorted((e for each in findings for e in each.exposed), key=lambda e: -e.exposed_ns)
-        )[:KEPT],
+        exposed=tuple(sorted((e for each in findings for e in each.exposed), key=lambda e: -e.exposed_ns))[
+            :KEPT
+        ],
         unclassified=_unclassified(findings),
         advice=(),
         warnings=(),
@@ -86,24 +87,34 @@ def join(
     return dataclasses.replace(analysis, advice=advice_of(analysis, shared_stream_ns=shared))
 
 
-def _with_waiting(found: RankFindings, split: Waiting, /) -> RankAnalysis:
-    """The rank with its collectives' time told apart, as a whole and for each step."""
+def _with_waiting(found: RankFindings, split: Waiting, /) -> RankFindings:
+    """The rank with its collectives' time told apart: as a whole, for each step and each exposure."""
     if not split.known.any():
-        return found.analysis
+        return found
 
-    def summed(which: np.ndarray) -> dict[str, int | None]:
-        if not split.known[which].any():
-            return {"wait_ns": None, "transfer_ns": None}
-        return {
-            "wait_ns": int(split.wait_ns[which].sum()),
-            "transfer_ns": int(split.transfer_ns[which].sum()),
-        }
+    def wait_ns(which: Mask) -> int | None:
+        return int(split.wait_ns[which].sum()) if split.known[which].any() else None
 
-    steps = tuple(
-        dataclasses.replace(step, **summed(found.calls.step == place))
-        for place, step in enumerate(found.analysis.steps)
+    def transfer_ns(which: Mask) -> int | None:
+        return int(split.transfer_ns[which].sum()) if split.known[which].any() else None
+
+    of_step = [found.calls.step == place for place in range(len(found.analysis.steps))]
+    analysis = dataclasses.replace(
+        found.analysis,
+        wait_ns=wait_ns(split.known),
+        transfer_ns=transfer_ns(split.known),
+        steps=tuple(
+            dataclasses.replace(step, wait_ns=wait_ns(mine), transfer_ns=transfer_ns(mine))
+            for step, mine in zip(found.analysis.steps, of_step, strict=True)
+        ),
     )
-    return dataclasses.replace(found.analysis, steps=steps, **summed(np.ones(len(split.known), np.bool_)))
+    # At most the whole transfer is exposed, so what is exposed beyond it is waiting.
+    waited = np.maximum(found.call_exposed_ns - split.transfer_ns, 0)
+    exposed = tuple(
+        dataclasses.replace(each, wait_ns=int(waited[mine].sum())) if split.known[mine].all() else each
+        for each, mine in ((each, found.call_exposure == place) for place, each in enumerate(found.exposed))
+    )
+    return dataclasses.replace(found, analysis=analysis, exposed=exposed)
 
 
 def _common(names: Iterable[str | None], /) -> str | None:
@@ -179,7 +190,9 @@ def _matching_warning(analysis: Analysis, /) -> tuple[str, ...]:
     matched = sum(collective.matched for collective in analysis.collectives)
     if len(analysis.ranks) < 2 or not calls or matched >= WELL_MATCHED * calls:
         return ()
-    return (f"{matched} of {calls} collective calls could be matched across ranks: the others are not split.",)
+    return (
+        f"{matched} of {calls} collective calls could be matched across ranks: the others are not split.",
+    )
 
 
 def _clock_warning(clock: ClockCheck | None, /) -> tuple[str, ...]:

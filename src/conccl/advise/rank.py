@@ -13,7 +13,7 @@ import numpy.typing as npt
 from conccl.advise.analysis import RankAnalysis
 from conccl.advise.drawing import ROWS_DRAWN, draw
 from conccl.core.errors import TraceError
-from conccl.core.timeline import Activity, Mask, Timeline, Times
+from conccl.core.timeline import Activity, Ids, Mask, Timeline, Times
 from conccl.traces.breakdown import Sides, StepWindow, communicates, sides_of, split, step_windows
 from conccl.traces.contention import Slowdowns, slowdowns
 from conccl.traces.exposed import exposed_communication
@@ -60,12 +60,29 @@ class RankFindings:
     world_size: int | None
     calls: RankCalls
     """``step`` holds places in ``analysis.steps``."""
+    call_exposed_ns: Times
+    """How much of each call no compute covers."""
+    call_exposure: Ids
+    """Which entry of ``exposed`` each call is part of; -1: none."""
     contention: tuple[Contention, ...]
     regions: tuple[OverlappedRegion, ...]
     exposed: tuple[ExposedCommunication, ...]
     unclassified: tuple[Unclassified, ...]
     candidates: tuple[str, ...]
     """Where nothing communicates: the kernels most likely to, likeliest first."""
+    shared_stream_ns: int
+    """Exposed communication on streams that also compute."""
+
+    def as_rank(self, rank: int, /) -> RankFindings:
+        """The same under another number."""
+        return dataclasses.replace(
+            self,
+            analysis=dataclasses.replace(self.analysis, rank=rank),
+            calls=dataclasses.replace(self.calls, rank=rank),
+            contention=tuple(dataclasses.replace(each, rank=rank) for each in self.contention),
+            regions=tuple(dataclasses.replace(each, rank=rank) for each in self.regions),
+            exposed=tuple(dataclasses.replace(each, rank=rank) for each in self.exposed),
+        )
 
 
 def analyze_rank(trace: Trace, options: RankOptions, /) -> RankFindings:
@@ -87,6 +104,8 @@ def analyze_rank(trace: Trace, options: RankOptions, /) -> RankFindings:
     )
     regions = overlapped_regions(timeline, every=every, work=work, rank=trace.rank, window_ns=window_ns)
     is_kernel = _is_kernel(timeline)
+    call_rows = _call_rows(timeline, rows)
+    calls = _calls(trace, call_rows, windows=windows)
     drawing = draw(
         timeline,
         every=every,
@@ -117,12 +136,15 @@ def analyze_rank(trace: Trace, options: RankOptions, /) -> RankFindings:
     return RankFindings(
         analysis=analysis,
         world_size=trace.world_size,
-        calls=_calls(trace, rows, windows=windows),
+        calls=calls,
+        call_exposed_ns=exposed.exposed_ns[call_rows],
+        call_exposure=exposed.finding[call_rows],
         contention=found.kernels[:CONTENTION_KEPT],
         regions=tuple(dataclasses.replace(r, step=_number(trace, r.step)) for r in regions),
-        exposed=tuple(dataclasses.replace(e, step=_number(trace, e.step)) for e in exposed),
+        exposed=tuple(dataclasses.replace(e, step=_number(trace, e.step)) for e in exposed.findings),
         unclassified=_unclassified(timeline, is_kernel & rows),
         candidates=() if communicates(timeline.activity).any() else _candidates(timeline, is_kernel),
+        shared_stream_ns=_shared_stream_ns(timeline, rows, every=every),
     )
 
 
@@ -162,16 +184,18 @@ def _arrays(window_ns: tuple[int, int], /) -> tuple[Times, Times]:
 def _is_kernel(timeline: Timeline, /) -> Mask:
     """Rows that are kernels: they have threads, or (old traces) neither bytes nor a copy's class."""
     threads, nbytes = timeline.columns["threads"], timeline.columns["nbytes"]
-    return (threads > 0) | ((timeline.activity != Activity.COPY) & (nbytes == 0))
+    kernels: Mask = (threads > 0) | ((timeline.activity != Activity.COPY) & (nbytes == 0))
+    return kernels
 
 
 def _waiting(trace: Trace, /) -> Mask:
     """Communication kernels that wait for other ranks; copies, and kernels of a lone rank, do not."""
     timeline = trace.timeline
-    kernels = communicates(timeline.activity) & (timeline.columns["nbytes"] == 0)
+    kernels: Mask = communicates(timeline.activity) & (timeline.columns["nbytes"] == 0)
+    peers: Mask = timeline.columns["collective"] >= 0
     if trace.world_size is not None:
-        return kernels & np.bool_(trace.world_size > 1)
-    return kernels & (timeline.columns["collective"] >= 0)
+        peers = np.full(len(timeline), trace.world_size > 1)
+    return kernels & peers
 
 
 def _nbytes(trace: Trace, /) -> Times:
@@ -273,7 +297,7 @@ def _unclassified(timeline: Timeline, kernels: Mask, /) -> tuple[Unclassified, .
     total = int(timeline.duration_ns[kernels].sum())
     summed = np.bincount(timeline.name_id[unknown], weights=timeline.duration_ns[unknown])
     counts = np.bincount(timeline.name_id[unknown])
-    most = [name for name in np.argsort(-summed, kind="stable") if counts[name]][:UNCLASSIFIED_KEPT]
+    most = np.argsort(-summed, kind="stable")[: min(UNCLASSIFIED_KEPT, np.count_nonzero(counts))]
     return tuple(
         Unclassified(
             name=timeline.names[name],
@@ -283,6 +307,14 @@ def _unclassified(timeline: Timeline, kernels: Mask, /) -> tuple[Unclassified, .
         )
         for name in most
     )
+
+
+def _shared_stream_ns(timeline: Timeline, rows: Mask, /, *, every: Sides) -> int:
+    """Exposed communication on streams that also run compute kernels."""
+    computing = np.unique(timeline.lane_id[timeline.activity == Activity.COMPUTE])
+    chosen = rows & (timeline.activity == Activity.COMMUNICATION) & np.isin(timeline.lane_id, computing)
+    start, end = timeline.start_ns[chosen], timeline.end_ns[chosen]
+    return int((end - start - every.compute.coverage(start, end)).sum())
 
 
 _LIKE_COMMUNICATION = re.compile(
@@ -310,11 +342,15 @@ def _candidates(timeline: Timeline, kernels: Mask, /) -> tuple[str, ...]:
     return tuple(timeline.names[name] for name in ranked[:CANDIDATES_KEPT])
 
 
-def _calls(trace: Trace, rows: Mask, /, *, windows: Sequence[StepWindow]) -> RankCalls:
-    """The communication kernels among these rows: all that matching needs of them."""
+def _call_rows(timeline: Timeline, rows: Mask, /) -> npt.NDArray[np.intp]:
+    """The communication kernels among these rows."""
+    kernels = (timeline.activity == Activity.COMMUNICATION) & (timeline.columns["nbytes"] == 0)
+    return np.flatnonzero(rows & kernels)
+
+
+def _calls(trace: Trace, chosen: npt.NDArray[np.intp], /, *, windows: Sequence[StepWindow]) -> RankCalls:
+    """All that matching needs of these rows."""
     timeline = trace.timeline
-    chosen = np.flatnonzero(rows & communicates(timeline.activity) & (timeline.columns["nbytes"] == 0))
-    chosen = chosen[timeline.activity[chosen] != Activity.FUSED]
     collective = timeline.columns["collective"][chosen]
     pairs = list(zip(timeline.name_id[chosen].tolist(), collective.tolist(), strict=True))
     labels: dict[CallLabel, int] = {}

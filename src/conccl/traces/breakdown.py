@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from conccl.core.timeline import Activity, Mask, Timeline, Times
 from conccl.traces.findings import TimeSplit
-from conccl.traces.intervals import Intervals, union
+from conccl.traces.intervals import Intervals, partition, union
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -84,18 +84,22 @@ def split(timeline: Timeline, /) -> TimeSplit:
 
 def split_own(own: Sides, /, *, others: Sides, span_ns: int) -> TimeSplit:
     """A window of ``span_ns`` whose own work is hidden by all work (``others``, which holds the own)."""
-    both = (own.compute & others.communication) | (own.communication & others.compute)
-    compute_only = own.compute - others.communication
-    communication_only = own.communication - others.compute
-    busy = own.busy
-    copy_only = own.copies - busy
+    edges, held = partition(own.compute, own.communication, own.copies, others.compute, others.communication)
+    compute, communication, copies, any_compute, any_communication = held
+    length = np.diff(edges)
+
+    def total(where: Mask) -> int:
+        return int(length[where].sum())
+
+    busy = compute | communication
+    copy_only_ns = total(copies & ~busy)
     return TimeSplit(
         span_ns=span_ns,
-        compute_only_ns=compute_only.total_ns,
-        communication_only_ns=communication_only.total_ns,
-        both_ns=both.total_ns,
-        copy_only_ns=copy_only.total_ns,
-        idle_ns=span_ns - busy.total_ns - copy_only.total_ns,
+        compute_only_ns=total(compute & ~any_communication),
+        communication_only_ns=total(communication & ~any_compute),
+        both_ns=total((compute & any_communication) | (communication & any_compute)),
+        copy_only_ns=copy_only_ns,
+        idle_ns=span_ns - total(busy) - copy_only_ns,
     )
 
 

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from conccl.core.timeline import Activity, Ids, Mask, Timeline, Times
 from conccl.traces.breakdown import Sides
 from conccl.traces.findings import Contention
-from conccl.traces.integrals import Integral, Numbers, edges_of, level
-from conccl.traces.intervals import Intervals
+from conccl.traces.integrals import Integral, Numbers, level
+from conccl.traces.intervals import Intervals, distinct
 
 ALONE_SHARE = 0.01
 """An instance counts as alone below this share of its time under the other side."""
@@ -67,7 +67,7 @@ def _ctas_held(timeline: Timeline, /) -> Integral:
     """The CTAs that communication kernels hold, over time."""
     rows = timeline.activity == Activity.COMMUNICATION
     start, end = timeline.start_ns[rows], timeline.end_ns[rows]
-    edges = edges_of(start, end)
+    edges = distinct(start, end)
     weight = timeline.columns["ctas"][rows].astype(np.float64)
     return Integral(edges_ns=edges, value=level(edges, start_ns=start, end_ns=end, weight=weight))
 

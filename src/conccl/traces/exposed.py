@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from conccl.core.timeline import Activity, Mask, Timeline, Times
+from conccl.core.timeline import Activity, Ids, Mask, Timeline, Times
 from conccl.traces.breakdown import Sides, computes
 from conccl.traces.findings import ExposedCommunication
 from conccl.traces.intervals import Intervals
@@ -37,6 +37,18 @@ PROMPT_NS = 30_000
 Rows = npt.NDArray[np.intp]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Exposed:
+    """The findings, and which rows they are about."""
+
+    findings: tuple[ExposedCommunication, ...]
+    """The most exposed first."""
+    exposed_ns: Times
+    """One entry a row of the timeline: 0 where it is no communication or all of it is covered."""
+    finding: Ids
+    """One entry a row: the place of its finding; -1: none, or not kept."""
+
+
 def exposed_communication(
     timeline: Timeline,
     /,
@@ -46,7 +58,7 @@ def exposed_communication(
     origin_ns: int,
     among: Mask | None = None,
     keep: int = KEPT,
-) -> tuple[ExposedCommunication, ...]:
+) -> Exposed:
     """Calls of the same communication between the same kernels together, the most exposed first.
 
     ``origin_ns`` is where the rank's window begins; ``among`` limits the communication to these rows. The
@@ -57,17 +69,21 @@ def exposed_communication(
     start, end = timeline.start_ns[rows], timeline.end_ns[rows]
     exposed = (end - start) - every.compute.coverage(start, end)
     rows, exposed = rows[exposed > 0], exposed[exposed > 0]
+    row_exposed = np.zeros(len(timeline), dtype=np.int64)
+    row_exposed[rows] = exposed
+    row_finding = np.full(len(timeline), -1, dtype=np.int32)
     if not len(rows):
-        return ()
+        return Exposed(findings=(), exposed_ns=row_exposed, finding=row_finding)
     stretch = _longest_stretches(timeline.start_ns[rows], timeline.end_ns[rows], covered=every.compute)
     compute = _Compute(timeline)
     before, after = compute.before(stretch.start_ns), compute.after(stretch.end_ns)
     keys = np.stack((timeline.name_id[rows], compute.names(before), compute.names(after)), axis=1)
     groups = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
     summed = np.bincount(groups, weights=exposed)
-    found = []
+    found: list[ExposedCommunication] = []
     for group in np.argsort(-summed, kind="stable")[:keep]:
         members = np.flatnonzero(groups == group)
+        row_finding[rows[members]] = len(found)
         worst = members[np.argmax(exposed[members])]
         row, first, last = rows[worst], int(stretch.start_ns[worst]), int(stretch.end_ns[worst])
         candidate = compute.candidate(int(row), start_ns=first, end_ns=last)
@@ -79,6 +95,7 @@ def exposed_communication(
                 name=timeline.names[timeline.name_id[row]],
                 calls=len(members),
                 exposed_ns=int(exposed[members].sum()),
+                wait_ns=None,
                 start_ns=first - origin_ns,
                 stretch_ns=last - first,
                 before=compute.name(int(before[worst])),
@@ -88,7 +105,7 @@ def exposed_communication(
                 evidence=None if candidate is None else candidate.evidence,
             )
         )
-    return tuple(found)
+    return Exposed(findings=tuple(found), exposed_ns=row_exposed, finding=row_finding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

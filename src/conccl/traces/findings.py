@@ -84,6 +84,8 @@ class ExposedCommunication:
     calls: int
     exposed_ns: int
     """Over all these calls."""
+    wait_ns: int | None
+    """At least this much of it is waiting for other ranks, which no overlap removes; None: not known."""
     start_ns: int
     """Where its longest exposed stretch begins, from the start of the rank's window."""
     stretch_ns: int

@@ -39,11 +39,6 @@ class Integral:
         return self._before[stretch] + self.value[stretch] * (at - self.edges_ns[stretch])
 
 
-def edges_of(*times_ns: Times) -> Times:
-    """All moments at which something may change, once each."""
-    return np.unique(np.concatenate(times_ns))
-
-
 def level(edges_ns: Times, /, *, start_ns: Times, end_ns: Times, weight: Numbers | None = None) -> Numbers:
     """For each stretch between edges, the summed weight (1 each: the count) of the rows that run there.
 

@@ -53,6 +53,8 @@ class Intervals:
 
     def holds(self, moments_ns: Times, /) -> Mask:
         """Which moments they hold."""
+        if not len(self.start_ns):
+            return np.zeros(len(moments_ns), dtype=np.bool_)
         begun = np.searchsorted(self.start_ns, moments_ns, side="right")
         ended = np.searchsorted(self.end_ns, moments_ns, side="right")
         return begun > ended
@@ -93,8 +95,15 @@ def union(start_ns: Times, end_ns: Times, /) -> Intervals:
 
 def partition(*sets: Intervals) -> tuple[Times, tuple[Mask, ...]]:
     """All edges of the sets, and for each set which stretches between neighbouring edges it holds."""
-    edges = np.unique(np.concatenate([edge for each in sets for edge in (each.start_ns, each.end_ns)]))
+    edges = distinct(*(edge for each in sets for edge in (each.start_ns, each.end_ns)))
     return edges, tuple(each.holds(edges[:-1]) for each in sets)
+
+
+def distinct(*times_ns: Times) -> Times:
+    """All these times, each once, sorted."""
+    # A stable sort merges the sorted runs that edges mostly are; np.unique hashes, ten times slower.
+    times = np.sort(np.concatenate(times_ns), kind="stable")
+    return times[np.append(True, times[1:] != times[:-1])] if len(times) else times
 
 
 def _merged(edges: Times, chosen: npt.NDArray[np.bool_]) -> Intervals:

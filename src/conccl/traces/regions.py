@@ -19,7 +19,8 @@ from conccl.core.metrics import Overlap
 from conccl.core.timeline import Mask, Timeline, Times
 from conccl.traces.breakdown import Sides, communicates, computes
 from conccl.traces.findings import OverlapEstimate, OverlappedRegion
-from conccl.traces.integrals import Integral, Numbers, edges_of, level
+from conccl.traces.integrals import Integral, Numbers, level
+from conccl.traces.intervals import distinct
 
 BREAK_NS = 10_000
 """Shorter breaks between communication kernels do not end a region."""
@@ -84,7 +85,7 @@ def isolated_work(timeline: Timeline, /, *, rate: Numbers, predicted: Mask | Non
     ``predicted`` marks rows whose rate is no measurement.
     """
     start, end = timeline.start_ns, timeline.end_ns
-    edges = edges_of(start, end) if len(start) else np.zeros(1, dtype=np.int64)
+    edges = distinct(start, end) if len(start) else np.zeros(1, dtype=np.int64)
     known = np.isfinite(rate)
     rate = np.where(known, rate, 1.0)
     compute, communication = computes(timeline.activity), communicates(timeline.activity)
