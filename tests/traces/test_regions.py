@@ -104,14 +104,41 @@ def test_short_breaks_do_not_end_a_region_and_long_ones_do() -> None:
             Row(start=second, end=second + 100_000, **SEND),
         ]
 
-    assert len(regions_of(made_timeline(two(BREAK_NS - 1)))) == 1
-    assert len(regions_of(made_timeline(two(BREAK_NS)))) == 2
+    assert [region.count for region in regions_of(made_timeline(two(BREAK_NS - 1)))] == [1]
+    assert [region.count for region in regions_of(made_timeline(two(BREAK_NS)))] == [2]
+
+
+def test_stretches_of_the_same_kernels_are_one_region() -> None:
+    rows = [*ALONE, *pair(at=500_000, concurrent=150_000), *pair(at=800_000, concurrent=150_000)]
+    (region,) = regions_of(made_timeline(rows))
+    assert (region.count, region.concurrent_ns, region.cost_ns) == (2, 300_000, 100_000)
+    overlap = region.overlap.overlap
+    assert overlap is not None
+    assert (overlap.compute_ns, overlap.communication_ns) == (200_000, 200_000)
+    assert overlap.concurrent_ns == 300_000
+
+
+def test_a_cheap_short_kernel_does_not_name_the_region() -> None:
+    rows = [
+        *ALONE,
+        Row(name="add", start=400_000, end=401_000),
+        Row(name="add", start=500_000, end=501_000),
+        Row(name="gemm", start=501_000, end=600_000),
+        Row(start=500_000, end=600_000, **SEND),
+    ]
+    (region,) = regions_of(made_timeline(rows))
+    assert region.compute == ("gemm", "add")
 
 
 def test_the_costliest_come_first_and_the_number_is_bounded() -> None:
-    rows = list(ALONE)
+    rows = [Row(start=0, end=100_000, **SEND)]
     for i in range(9):
-        rows += pair(at=1_000_000 * (i + 1), concurrent=110_000 + 1000 * i)
+        at = 1_000_000 * (i + 1)
+        rows += [
+            Row(name=f"gemm{i}", start=at, end=at + 100_000),
+            Row(name=f"gemm{i}", start=at + 500_000, end=at + 610_000 + 1000 * i),
+            Row(start=at + 500_000, end=at + 610_000 + 1000 * i, **SEND),
+        ]
     found = regions_of(made_timeline(rows), keep=3)
     assert [region.concurrent_ns for region in found] == [118_000, 117_000, 116_000]
 

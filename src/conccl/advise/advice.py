@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 from conccl.advise.analysis import Analysis
 from conccl.core.units import format_ns
-from conccl.traces.findings import Advice, Contention, ExposedCommunication
+from conccl.traces.findings import Advice, Contention, ExposedCommunication, OverlapCost
 
 EXPOSURES_KEPT = 3
 
@@ -25,7 +26,7 @@ def advice_of(analysis: Analysis, /, *, shared_stream_ns: int = 0) -> tuple[Advi
     count = max(1, len(analysis.ranks))
     span = sum(rank.split.span_ns for rank in analysis.ranks) / count
     found = [
-        *_exposed(analysis.exposed, ranks=count),
+        *_exposed(analysis.costs),
         *_waiting(analysis),
         *_contention(analysis.contention, ranks=count),
         *_one_stream(shared_stream_ns),
@@ -45,26 +46,18 @@ def brief(name: str, /) -> str:
     return bare if len(bare) <= NAME_LENGTH else f"{bare[: NAME_LENGTH - 1]}…"
 
 
-def _exposed(exposed: Sequence[ExposedCommunication], /, *, ranks: int) -> Iterator[Advice]:
-    """The same exposure on several ranks is one piece of advice."""
-    groups: dict[tuple[str, str | None, str | None], list[ExposedCommunication]] = {}
-    for each in exposed:
-        groups.setdefault((each.name, each.before, each.after), []).append(each)
-    costs = {
-        key: sum(each.exposed_ns - (each.wait_ns or 0) for each in group) // ranks
-        for key, group in groups.items()
-    }
-    for key in sorted(costs, key=lambda key: -costs[key])[:EXPOSURES_KEPT]:
-        name, before, after = key
-        worst = max(groups[key], key=lambda each: each.exposed_ns)
-        calls = sum(each.calls for each in groups[key])
-        between = " and ".join(f"{brief(kernel)}" for kernel in (before, after) if kernel)
-        where = f" {'between' if before and after else 'beside'} {between}" if between else ""
+def _exposed(costs: Sequence[OverlapCost], /) -> Iterator[Advice]:
+    exposed = [cost for cost in costs if isinstance(cost.worst, ExposedCommunication)]
+    for cost in exposed[:EXPOSURES_KEPT]:
+        worst = cast("ExposedCommunication", cost.worst)
+        between = " and ".join(brief(kernel) for kernel in (worst.before, worst.after) if kernel)
+        where = f" {'between' if worst.before and worst.after else 'beside'} {between}" if between else ""
+        what = "at most this much transfer runs" if worst.wait_ns is not None else "runs"
         yield Advice(
-            title=f"Cover {brief(name)}",
-            detail=f"{format_ns(costs[key])} a rank run with no compute beside it ({calls} calls in all)"
-            f"{where}.{_candidate(worst)}",
-            cost_ns=costs[key],
+            title=f"Cover {brief(cost.communication)}",
+            detail=f"{format_ns(cost.cost_ns)} a rank: {what} with no compute beside it{where}"
+            f" ({worst.calls} calls on rank {worst.rank}).{_candidate(worst)}",
+            cost_ns=cost.cost_ns,
         )
 
 

@@ -19,6 +19,7 @@ from conccl.traces.findings import (
     CollectiveSummary,
     Contention,
     ExposedCommunication,
+    OverlapCost,
     OverlapEstimate,
     OverlappedRegion,
     StepSplit,
@@ -138,6 +139,8 @@ class Analysis:
     """By cost, most first; a bounded number a rank."""
     exposed: tuple[ExposedCommunication, ...]
     """By exposed time, longest first; a bounded number a rank."""
+    costs: tuple[OverlapCost, ...] = ()
+    """Exposed and contended overlaps in one list, the costliest first."""
     unclassified: tuple[Unclassified, ...]
     advice: tuple[Advice, ...]
     warnings: tuple[str, ...]

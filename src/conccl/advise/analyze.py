@@ -47,7 +47,7 @@ def analyze(
     ``traces`` are files, folders, globs or archives (one, or several), or a `torch.profiler.profile` that
     has stopped. ``step`` and ``rank`` limit the analysis; ``rules`` is a file of further classification
     rules; ``host_copies`` says whether copies from and to the host are mere copies or communication;
-    ``device`` names the GPU where the traces do not; ``progress`` is called with files done and in all.
+    ``device`` names the GPU (see `conccl devices`); ``progress`` is called with files done and in all.
 
     A file that cannot be read becomes one of the analysis's ``problems``; if none can, its error is raised.
     """
@@ -60,6 +60,10 @@ def analyze(
     )
     load_rules(rules)  # a bad file is told once, before any trace is read
     reader = _Reader(options=options, rules=rules, host_copies=host_copies)
+    if device is not None:
+        from conccl.costs.catalogue import load_device  # noqa: PLC0415 (a few ms that most calls do not need)
+
+        device = load_device(device).name
     paths = _paths(traces)
     findings, problems = _of_files(paths, reader, rank=rank, processes=processes, progress=progress)
     if not findings:

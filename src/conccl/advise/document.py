@@ -7,7 +7,7 @@ from typing import Any
 
 from conccl.advise.analysis import Analysis, RankAnalysis
 from conccl.core.records import to_json_value
-from conccl.traces.findings import OverlapEstimate, OverlappedRegion, StepSplit, WindowOverlap
+from conccl.traces.findings import OverlapCost, OverlapEstimate, OverlappedRegion, StepSplit, WindowOverlap
 
 SCHEMA = "conccl.analyze/1"
 
@@ -30,6 +30,7 @@ def to_document(analysis: Analysis, /) -> dict[str, Any]:
         "contention": [_plain(contention) for contention in analysis.contention],
         "regions": [_region(region) for region in analysis.regions],
         "exposed": [_plain(exposed) for exposed in analysis.exposed],
+        "costs": [_cost(cost) for cost in analysis.costs],
         "unclassified": [_plain(kernel) for kernel in analysis.unclassified],
         "advice": [_plain(advice) for advice in analysis.advice],
         "warnings": list(analysis.warnings),
@@ -96,6 +97,19 @@ def _region(region: OverlappedRegion, /) -> dict[str, Any]:
         "compute": list(region.compute),
         "communication": list(region.communication),
         **_estimate(region.overlap),
+    }
+
+
+def _cost(cost: OverlapCost, /) -> dict[str, Any]:
+    return {
+        "kind": cost.kind,
+        "cost_ns": cost.cost_ns,
+        "ranks": cost.ranks,
+        "communication": cost.communication,
+        "compute": cost.compute,
+        "worst_rank": cost.worst.rank,
+        "worst_step": cost.worst.step,
+        "worst_start_ns": cost.worst.start_ns,
     }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from conccl.advise.advice import advice_of
 from conccl.advise.analysis import Analysis, RankAnalysis, RulesUsed
+from conccl.advise.costs import costliest
 from conccl.advise.rank import RankFindings
 from conccl.core.errors import TraceError
 from conccl.core.timeline import Mask
@@ -49,6 +50,8 @@ def join(
         for each in findings
     ]
     world_size = max((each.world_size for each in findings if each.world_size), default=None)
+    exposed = tuple(e for each in findings for e in each.exposed)
+    regions = tuple(region for each in findings for region in each.regions)
     analysis = Analysis(
         paths=paths,
         device=device or _common(each.analysis.device_name for each in findings),
@@ -68,15 +71,10 @@ def join(
             )
         ),
         regions=tuple(
-            sorted(
-                (region for each in findings for region in each.regions),
-                key=lambda region: -1 if region.cost_ns is None else region.cost_ns,
-                reverse=True,
-            )
+            sorted(regions, key=lambda region: -1 if region.cost_ns is None else region.cost_ns, reverse=True)
         )[:KEPT],
-        exposed=tuple(sorted((e for each in findings for e in each.exposed), key=lambda e: -e.exposed_ns))[
-            :KEPT
-        ],
+        exposed=tuple(sorted(exposed, key=lambda e: -e.exposed_ns))[:KEPT],
+        costs=costliest(exposed, regions, ranks=len(findings)),
         unclassified=_unclassified(findings),
         advice=(),
         warnings=(),

@@ -9,11 +9,13 @@ from typing import Annotated, Any
 import typer
 
 import conccl
+from conccl.cli.analyze import analyze
 from conccl.cli.devices import devices
 from conccl.cli.predict import predict
 from conccl.core.errors import ConcclError
 
 COMMANDS: dict[str, Callable[..., Any]] = {
+    "analyze": analyze,
     "devices": devices,
     "predict": predict,
 }

@@ -189,17 +189,38 @@ class Contention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlappedRegion:
-    """A stretch in which compute and communication ran together, and how far from ideal it was."""
+    """Stretches in which the same kernels of both sides ran together, and how far from ideal they were."""
 
     rank: int
     step: int | None
+    """Of the costliest stretch, like the names and the start."""
     start_ns: int
+    """From the start of the rank's window."""
+    count: int
+    """Stretches with the same longest kernel on either side, all together below."""
     concurrent_ns: int
     compute: tuple[str, ...]
     communication: tuple[str, ...]
     overlap: OverlapEstimate
     cost_ns: int | None
-    """Concurrent minus ideal time."""
+    """Concurrent minus ideal time, each stretch by itself; None where isolated times are not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapCost:
+    """What one communication costs beside one computation, the mean over ranks: exposed, or in contention."""
+
+    kind: str
+    """exposed (no compute beside it), or contention (both slower together than the longer one alone)."""
+    cost_ns: int
+    """Mean over all ranks; exposed time without what is known to be waiting."""
+    ranks: int
+    """Ranks that have it."""
+    communication: str
+    compute: str | None
+    """The kernel beside it; where it is exposed, the one before it."""
+    worst: ExposedCommunication | OverlappedRegion
+    """The rank that pays most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conccl.core.metrics import Overlap
-from conccl.core.timeline import Mask, Timeline, Times
+from conccl.core.timeline import Ids, Mask, Timeline, Times
 from conccl.traces.breakdown import Sides, communicates, computes
 from conccl.traces.findings import OverlapEstimate, OverlappedRegion
 from conccl.traces.integrals import Integral, Numbers, level
@@ -133,33 +133,38 @@ def overlapped_regions(
 ) -> tuple[OverlappedRegion, ...]:
     """The regions within the rank's window that cost most, then those of unknown cost by length.
 
+    Stretches whose longest kernels are the same are one region.
+
     The findings' ``step`` is the index that the rows' column has.
     """
     start, end = _stretches(every.within(*window_ns))
+    if not len(start):
+        return ()
     estimates = work.estimates(start, end)
-    costs = [_cost(estimate) for estimate in estimates]
-    order = sorted(
-        range(len(costs)),
-        key=lambda i: (costs[i] is not None, costs[i] or 0, int(end[i] - start[i])),
-        reverse=True,
-    )
+    known = np.array([estimate.overlap is not None for estimate in estimates])
+    cost = np.array([_cost(estimate) for estimate in estimates], dtype=np.int64)
+    keys = np.stack([known, *_longest_names(timeline, start, end)], axis=1)
+    groups = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
     found = []
-    for i in order[:keep]:
-        first, last = int(start[i]), int(end[i])
-        names = _names(timeline, first, last)
+    for group in range(int(groups.max()) + 1):
+        members = np.flatnonzero(groups == group)
+        worst = members[np.lexsort(((end - start)[members], cost[members]))[-1]]
+        names = _names(timeline, int(start[worst]), int(end[worst]))
         found.append(
             OverlappedRegion(
                 rank=rank,
                 step=names.step,
-                start_ns=first - window_ns[0],
-                concurrent_ns=last - first,
+                start_ns=int(start[worst]) - window_ns[0],
+                count=len(members),
+                concurrent_ns=int((end - start)[members].sum()),
                 compute=names.compute,
                 communication=names.communication,
-                overlap=estimates[i],
-                cost_ns=costs[i],
+                overlap=work.estimate_of_all(start[members], end[members]),
+                cost_ns=int(cost[members].sum()) if known[worst] else None,
             )
         )
-    return tuple(found)
+    found.sort(key=lambda r: (r.cost_ns is not None, r.cost_ns or 0, r.concurrent_ns), reverse=True)
+    return tuple(found[:keep])
 
 
 def _stretches(every: Sides, /) -> tuple[Times, Times]:
@@ -174,9 +179,32 @@ def _stretches(every: Sides, /) -> tuple[Times, Times]:
     return start[meets], end[meets]
 
 
-def _cost(estimate: OverlapEstimate, /) -> int | None:
+def _cost(estimate: OverlapEstimate, /) -> int:
+    """Concurrent minus ideal time; 0 where it is not known."""
     overlap = estimate.overlap
-    return None if overlap is None else overlap.concurrent_ns - overlap.ideal_ns
+    return 0 if overlap is None else overlap.concurrent_ns - overlap.ideal_ns
+
+
+def _longest_names(timeline: Timeline, start_ns: Times, end_ns: Times, /) -> list[Ids]:
+    """For each of these disjoint stretches, the name that computes longest, and that communicates longest."""
+    found = []
+    for side in (computes(timeline.activity), communicates(timeline.activity)):
+        rows = np.flatnonzero(side)
+        first = np.searchsorted(end_ns, timeline.start_ns[rows], side="right")
+        count = np.maximum(np.searchsorted(start_ns, timeline.end_ns[rows], side="left") - first, 0)
+        row = np.repeat(rows, count)
+        place = np.arange(len(row)) - np.repeat(np.cumsum(count) - count - first, count)
+        inside = np.minimum(timeline.end_ns[row], end_ns[place]) - np.maximum(
+            timeline.start_ns[row], start_ns[place]
+        )
+        pair = place * len(timeline.names) + timeline.name_id[row]
+        pairs, which = np.unique(pair, return_inverse=True)
+        summed = np.bincount(which, weights=inside)
+        longest = np.full(len(start_ns), -1, dtype=np.int32)
+        by_length = np.argsort(summed, kind="stable")  # later ones overwrite shorter ones
+        longest[pairs[by_length] // len(timeline.names)] = pairs[by_length] % len(timeline.names)
+        found.append(longest)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,92 @@
+"""`conccl analyze`: from profiler traces to where overlap goes, on one screen, as JSON, as a page."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from conccl.cli.output import Format, write_json
+
+
+class HostCopies(enum.StrEnum):
+    """What copies between host and device count as (`conccl.traces.classify` without its imports)."""
+
+    COPY = "copy"
+    COMMUNICATION = "communication"
+
+
+def analyze(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH...",
+            help="Traces: .json, .json.gz, .tar.gz; folders and globs of them; all of one run.",
+        ),
+    ],
+    *,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a page with timelines.")] = None,
+    step: Annotated[int | None, typer.Option("--step", help="Only what this step launched.")] = None,
+    rank: Annotated[int | None, typer.Option("--rank", help="Only this rank.")] = None,
+    rules: Annotated[
+        Path | None, typer.Option("--rules", help="TOML file of further rules on what kernels are.")
+    ] = None,
+    host_copies: Annotated[
+        HostCopies, typer.Option("--host-copies", help="What copies from and to the host count as.")
+    ] = HostCopies.COPY,
+    device: Annotated[
+        str | None, typer.Option("--device", help="The GPU, by its name in `conccl devices`.")
+    ] = None,
+    output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TABLE,
+) -> None:
+    """Say where the time of profiler traces goes and what overlap costs: no GPU needed."""
+    from conccl.advise.analyze import analyze as analyze_traces  # noqa: PLC0415
+
+    with _progress() as progress:
+        analysis = analyze_traces(
+            paths,
+            step=step,
+            rank=rank,
+            rules=rules,
+            host_copies=host_copies.value,
+            device=device,
+            progress=progress,
+        )
+    if output is Format.JSON:
+        from conccl.advise.document import to_document  # noqa: PLC0415
+
+        write_json(to_document(analysis))
+    else:
+        from rich.console import Console  # noqa: PLC0415
+
+        from conccl.report.terminal import render_terminal  # noqa: PLC0415
+
+        Console().print(render_terminal(analysis))
+    if html is not None:
+        from conccl.report.html import write_html  # noqa: PLC0415
+
+        write_html(analysis, path=html)
+        typer.echo(f"wrote {html}", err=True)
+    for problem in analysis.problems:
+        typer.echo(f"conccl: not read: {problem}", err=True)
+    if analysis.problems:
+        raise typer.Exit(2)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on standard error while files are read, where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading traces", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
