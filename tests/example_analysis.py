@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 
 from conccl.advise.analysis import Analysis, ClockCheck, Drawing, Mark, RankAnalysis, RulesUsed
+from conccl.advise.costs import costliest
 from conccl.core.errors import TraceError
 from conccl.core.metrics import Overlap
 from conccl.core.timeline import Activity
@@ -130,9 +131,15 @@ def rank_analysis(
     )
 
 
+def with_costs(run: Analysis, /) -> Analysis:
+    """The run with its costs ranked."""
+    costs = costliest(run.exposed, run.regions, ranks=len(run.ranks) or 1)
+    return dataclasses.replace(run, costs=costs)
+
+
 def analysis(*, ranks: int = 2, concurrent: int = 7 * MS) -> Analysis:
     """A run with something in every part of the report."""
-    return Analysis(
+    run = Analysis(
         paths=tuple(f"rank{rank}.json.gz" for rank in range(ranks)),
         device="NVIDIA H200",
         rules=RulesUsed(version="1", source="built in", host_copies="copy"),
@@ -263,6 +270,7 @@ def analysis(*, ranks: int = 2, concurrent: int = 7 * MS) -> Analysis:
             TraceError(path="bad.json", problem="is empty", remedy="Export the trace again.", place="byte 0"),
         ),
     )
+    return with_costs(run)
 
 
 def hostile_analysis() -> Analysis:
@@ -286,7 +294,7 @@ def hostile_analysis() -> Analysis:
         )
         for rank in run.ranks
     )
-    return dataclasses.replace(
+    hostile = dataclasses.replace(
         run,
         paths=HOSTILE,
         device=script,
@@ -311,3 +319,4 @@ def hostile_analysis() -> Analysis:
         warnings=HOSTILE,
         problems=(TraceError(path=image, problem=script, remedy=markup),),
     )
+    return with_costs(hostile)

@@ -19,14 +19,16 @@ def rendered(run: Analysis, /, *, width: int = 80) -> str:
 
 
 def test_ends_with_the_overlaps_that_cost_most_and_what_they_cost():
-    # GIVEN a run with one region whose cost is known and one whose cost is not
+    # GIVEN a run with one region whose cost is known, one whose cost is not, and exposed communication
     # WHEN it is shown
     lines = rendered(analysis()).splitlines()
-    # THEN the last lines name the known one, its cost and its sides
-    assert lines[-3].startswith("The overlaps that cost most")
-    assert lines[-2] == "1. 2 ms lost in 7 ms, fraction of ideal 0.24, rank 0, step 1"
-    assert "AllReduce" in lines[-1] or "ncclDevKernel" in lines[-1]
-    assert "cutlass" in lines[-1]
+    # THEN the last lines name the known ones, what they cost on the mean of two ranks, and their sides
+    assert lines[-5].startswith("The overlaps that cost most")
+    assert lines[-4] == "1. 1 ms a rank lost, fraction of ideal 0.24; most on rank 0, step 1"
+    assert lines[-2] == "2. 750 us a rank exposed in 2 calls; most on rank 1, step 2"
+    for line in (lines[-3], lines[-1]):
+        assert "AllReduce" in line or "ncclDevKernel" in line
+        assert "cutlass" in line
 
 
 def test_time_split_stands_in_the_words_of_the_field():
@@ -82,7 +84,7 @@ def test_no_name_drives_the_terminal_or_its_markup():
 
 
 def test_says_why_no_overlap_has_a_cost():
-    run = dataclasses.replace(analysis(), regions=())
+    run = dataclasses.replace(analysis(), regions=(), costs=())
     assert "its cost is not known" in rendered(run)
     serial = split(compute=MS, communication=MS, both=0, copy=0, idle=0)
     ranks = (dataclasses.replace(rank_analysis(), split=serial),)

@@ -13,6 +13,9 @@ import typer
 
 from conccl.cli.output import Format, write_json
 
+ROWS_FOR_PERFETTO = 500_000
+"""Perfetto draws whole traces; a page beside it keeps both to what a browser draws at once."""
+
 
 class HostCopies(enum.StrEnum):
     """What copies between host and device count as (`conccl.traces.classify` without its imports)."""
@@ -31,6 +34,9 @@ def analyze(
     ],
     *,
     html: Annotated[Path | None, typer.Option("--html", help="Write a page with timelines.")] = None,
+    perfetto: Annotated[
+        Path | None, typer.Option("--perfetto", help="Write a trace with overlap lanes for Perfetto.")
+    ] = None,
     step: Annotated[int | None, typer.Option("--step", help="Only what this step launched.")] = None,
     rank: Annotated[int | None, typer.Option("--rank", help="Only this rank.")] = None,
     rules: Annotated[
@@ -46,6 +52,7 @@ def analyze(
 ) -> None:
     """Say where the time of profiler traces goes and what overlap costs: no GPU needed."""
     from conccl.advise.analyze import analyze as analyze_traces  # noqa: PLC0415
+    from conccl.advise.drawing import ROWS_DRAWN  # noqa: PLC0415
 
     with _progress() as progress:
         analysis = analyze_traces(
@@ -55,6 +62,7 @@ def analyze(
             rules=rules,
             host_copies=host_copies.value,
             device=device,
+            rows_drawn=ROWS_FOR_PERFETTO if perfetto is not None and html is None else ROWS_DRAWN,
             progress=progress,
         )
     if output is Format.JSON:
@@ -72,6 +80,11 @@ def analyze(
 
         write_html(analysis, path=html)
         typer.echo(f"wrote {html}", err=True)
+    if perfetto is not None:
+        from conccl.report.perfetto import write_perfetto  # noqa: PLC0415
+
+        write_perfetto(analysis, path=perfetto)
+        typer.echo(f"wrote {perfetto}", err=True)
     for problem in analysis.problems:
         typer.echo(f"conccl: not read: {problem}", err=True)
     if analysis.problems:

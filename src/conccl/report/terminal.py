@@ -18,7 +18,7 @@ from conccl.core.units import format_bandwidth, format_bytes, format_ns, format_
 from conccl.report.names import short, shown
 from conccl.report.palette import PALETTE
 from conccl.report.texts import device_line, fraction_text, headline_ranks, mean_or_none, window_text
-from conccl.traces.findings import CollectiveSummary, Contention, OverlappedRegion
+from conccl.traces.findings import CollectiveSummary, Contention, OverlapCost, OverlappedRegion
 
 MOST_RANKS = 8
 MOST_ROWS = 3
@@ -199,28 +199,29 @@ def _advice(analysis: Analysis) -> list[RenderableType]:
 
 
 def _costliest(analysis: Analysis) -> RenderableType:
-    known = [region for region in analysis.regions if region.cost_ns is not None][:COSTLIEST]
     rule = Rule(Text("The overlaps that cost most", style="bold"), align="left", style="dim")
-    if not known:
+    if not analysis.costs:
         return Group(rule, Text(_why_no_cost(analysis), style="dim"))
-    lines = [_region(place, region) for place, region in enumerate(known, start=1)]
+    lines = [_cost(place, cost) for place, cost in enumerate(analysis.costs[:COSTLIEST], start=1)]
     return Group(rule, *lines)
 
 
-def _region(place: int, region: OverlappedRegion) -> Text:
-    beside = " + ".join(short(name, width=26) for name in region.communication[:1]) or "?"
-    under = " + ".join(short(name, width=26) for name in region.compute[:1]) or "?"
+def _cost(place: int, cost: OverlapCost) -> Text:
+    worst = cost.worst
+    if isinstance(worst, OverlappedRegion):
+        what, joined = f"lost, fraction of ideal {fraction_text(worst.overlap.overlap)}", "beside"
+    else:
+        what, joined = f"exposed in {worst.calls} calls", "after"
     line = Text.assemble(
         f"{place}. ",
-        (f"{format_ns(region.cost_ns or 0)} lost", "bold"),
-        f" in {format_ns(region.concurrent_ns)}, fraction of ideal {fraction_text(region.overlap.overlap)}"
-        f", rank {region.rank}" + ("" if region.step is None else f", step {region.step}"),
+        (format_ns(cost.cost_ns), "bold"),
+        f" a rank {what}; most on rank {worst.rank}",
+        "" if worst.step is None else f", step {worst.step}",
         "\n   ",
-        (beside, PALETTE["communication"].terminal),
-        f"{_further(region.communication)} beside ",
-        (under, PALETTE["compute"].terminal),
-        _further(region.compute),
+        (short(cost.communication, width=32), PALETTE["communication"].terminal),
     )
+    if cost.compute:
+        line.append(f" {joined} ").append(short(cost.compute, width=32), PALETTE["compute"].terminal)
     line.no_wrap, line.overflow = True, "ellipsis"
     return line
 
@@ -233,10 +234,6 @@ def _why_no_cost(analysis: Analysis) -> str:
     if not any(rank.split.both_ns for rank in analysis.ranks):
         return "Communication and compute never ran together, so all of it is exposed."
     return "No kernel that ran under overlap also ran alone here, so its cost is not known."
-
-
-def _further(names: tuple[str, ...]) -> str:
-    return f" and {len(names) - 1} more" if len(names) > 1 else ""
 
 
 def _more(rows: tuple[object, ...] | list[Contention]) -> str:

@@ -21,8 +21,9 @@ from conccl.traces.findings import ExposedCommunication, OverlappedRegion
 MOST_ROWS = 300
 
 _REGION_RULE = (
-    "A stretch in which compute and communication ran together. Cost is its length minus the longer side's"
-    " isolated time; unknown where a kernel has no isolated time."
+    "Stretches in which compute and communication ran together, those of the same longest kernels as one row."
+    " Cost is each one's length minus the longer side's isolated time, summed; unknown where a kernel has no"
+    " isolated time. Step and start are those of the costliest."
 )
 _EXPOSED_RULE = (
     "Communication with no compute beside it, always between the same two compute kernels; step and start are"
@@ -48,7 +49,8 @@ def regions(runs: tuple[Run, ...], /) -> Section:
 
 _REGION_COLUMNS = (
     Column(label="Cost", numeric=True),
-    Column(label="Length", numeric=True),
+    Column(label="Stretches", numeric=True),
+    Column(label="Length", numeric=True, help="Of all these stretches"),
     Column(label="Fraction of ideal", numeric=True),
     Column(label="Speedup", numeric=True),
     Column(label="Ideal speedup", numeric=True),
@@ -87,6 +89,7 @@ def _region(region: OverlappedRegion) -> tuple[Cell, ...]:
     overlap = region.overlap.overlap
     return (
         time_cell(region.cost_ns),
+        count_cell(region.count),
         time_cell(region.concurrent_ns),
         fraction_cell(overlap),
         speedup_cell(overlap),
