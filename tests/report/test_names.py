@@ -32,16 +32,21 @@ def test_a_name_that_fits_is_not_touched(name: str):
     ("name", "width", "expected"),
     [
         ("void at::gemm<float, 4>(float*, int)", 20, "at::gemm<float, 4>"),
-        ("void at::gemm<float, 4>(float*, int)", 12, "at::gemm<…>"),
-        ("a::b<c<d>, e<f>>::run<g>(int)", 20, "a::b<…>::run<…>"),
+        ("void at::gemm<float, 4>(float*, int)", 15, "gemm<float, 4>"),
+        ("void at::gemm<float, 4>(float*, int)", 12, "gemm<float,…"),
+        ("a::b<c<d>, e<f>>::run<g>(int)", 23, "b<c<d>, e<f>>::run<g>"),
         (
             "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
             42,
             "ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
         ),
-        ("void cutlass::Kernel2<cutlass_80_tensorop>(Params)", 20, "cutlass::Kernel2<…>"),
+        (
+            "at::native::vectorized_elementwise_kernel<4, at::AddFunctor<float>, std::array<char*, 3>>",
+            60,
+            "vectorized_elementwise_kernel<4, AddFunctor<…>, array<…>>",
+        ),
         ("abcdefghij", 7, "abcd…ij"),
-        ("operator<(unpaired", 12, "operator…red"),
+        ("operator<(unpaired", 10, "operator<…"),
         ("<img src=x onerror=y>", 12, "<img src…=y>"),
     ],
 )

@@ -241,7 +241,7 @@ def test_a_pointed_kernel_tells_its_name_duration_and_step(opened: Browser):
     lines = opened.run("return [...document.querySelectorAll('#tip p')].map((p) => p.textContent)")
     assert lines[0].startswith("void cutlass")
     assert lines[1] == "6 ms from 0 ns"
-    assert lines[2] == "rank 0 · compute · stream 7 · step 0"
+    assert lines[2] == "rank 0 · compute · 7 · step 0"
     opened.point(box["x"] + box["width"] * 0.1, box["y"] + 8)
     lines = opened.run("return [...document.querySelectorAll('#tip p')].map((p) => p.textContent)")
     assert lines[:2] == ["compute only", "4 ms from 0 ns"]

@@ -38,7 +38,7 @@ def test_time_split_stands_in_the_words_of_the_field():
 
 
 def test_waiting_and_transfer_are_told_apart_or_the_reason_given():
-    assert "9 ms waits for other ranks (75.0 %), 3 ms transfer" in rendered(analysis())
+    assert "9 ms waiting (75.0 %), 3 ms transfer" in rendered(analysis())
     alone = dataclasses.replace(
         analysis(), ranks=(dataclasses.replace(rank_analysis(), wait_ns=None, transfer_ns=None),)
     )

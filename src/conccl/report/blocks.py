@@ -118,6 +118,8 @@ class Column:
     label: str
     numeric: bool = False
     help: str = ""
+    always: bool = False
+    """Shown even where no row has anything in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,15 @@ bidirectional overrides could make one name look like another (Unicode TR 36), s
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories that show nothing of themselves but change what is shown around them."""
 
 _ELLIPSIS = "…"
+
+_NAMESPACE = re.compile(r"\b(?:[A-Za-z_]\w*::)+(?=[A-Za-z_])")
 
 
 def shown(name: str, /) -> str:
@@ -26,13 +29,16 @@ def shown(name: str, /) -> str:
 
 
 def short(name: str, /, *, width: int) -> str:
-    """The name in at most ``width`` characters: without parameters, then template arguments, then middle.
+    """The name in at most ``width`` characters, what says least left out first.
 
-    >>> short("void at::gemm<float, 4>(float*, int)", width=20)
-    'at::gemm<float, 4>'
+    First go the return type and the parameters, then namespaces, then what template arguments nest, then the
+    end of those arguments; of a name without any, the middle.
+
+    >>> short("void at::native::reduce_kernel<512, ReduceOp<float, Sum>>(Reduce)", width=32)
+    'reduce_kernel<512, ReduceOp<…>>'
     """
     name = shown(name)
-    for simpler in (_without_decoration, _without_templates):
+    for simpler in (_without_decoration, _without_namespaces, _without_nested_templates):
         if len(name) <= width:
             return name
         name = simpler(name)
@@ -40,6 +46,8 @@ def short(name: str, /, *, width: int) -> str:
         return name
     if width <= 1:
         return _ELLIPSIS[:width]
+    if name.find("<") > 0:
+        return name[: width - 1] + _ELLIPSIS
     tail = (width - 1) // 3
     return f"{name[: width - 1 - tail]}{_ELLIPSIS}{name[len(name) - tail :]}"
 
@@ -70,22 +78,23 @@ def _opening(name: str) -> int:
     return -1
 
 
-def _without_templates(name: str) -> str:
-    """With ``<...>`` for template arguments; names whose angles do not pair stay as they are."""
+def _without_namespaces(name: str) -> str:
+    return _NAMESPACE.sub("", name).replace(" >", ">")
+
+
+def _without_nested_templates(name: str) -> str:
+    """With ``<…>`` for the arguments of template arguments; angles that do not pair stay as they are."""
     kept: list[str] = []
     depth = 0
-    before = ""
     for character in name:
-        if character == "<" and not (before.isalnum() or before == "_") and depth == 0:
-            return name
-        before = character
         if character == "<":
-            kept.extend("<…" if depth == 0 else "")
+            kept.extend("<…" if depth == 1 else "<" if depth == 0 else "")
             depth += 1
         elif character == ">":
             depth -= 1
+            kept.extend(">" if depth <= 1 else "")
+        elif depth <= 1:
+            kept.append(character)
         if depth < 0:
             return name
-        if depth == 0:
-            kept.append(character)
     return name if depth else "".join(kept)

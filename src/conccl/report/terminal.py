@@ -128,11 +128,10 @@ def _waiting(analysis: Analysis) -> Text:
         return Text(f"Waiting against transfer: not known ({reason})", style="dim")
     share = wait / (wait + transfer) if wait + transfer else None
     return Text.assemble(
-        "Communication: ",
-        (format_ns(wait), "bold"),
-        f" waits for other ranks ({format_share(share)}), ",
-        (format_ns(transfer), "bold"),
-        " transfer (mean over ranks).",
+        "Communication, mean over ranks: ",
+        (f"{format_ns(wait)} waiting ({format_share(share)})", "bold"),
+        ", ",
+        (f"{format_ns(transfer)} transfer", "bold"),
     )
 
 
@@ -165,9 +164,11 @@ def _collectives(collectives: tuple[CollectiveSummary, ...]) -> Table:
 
 def _contention(contentions: tuple[Contention, ...]) -> Table:
     known = [contention for contention in contentions if contention.slowdown is not None]
+    ranks = len({contention.rank for contention in known}) > 1
     table = _table(
         "kernel",
         "side",
+        *(["rank"] if ranks else []),
         "alone",
         "overlapped",
         "slowdown",
@@ -177,10 +178,11 @@ def _contention(contentions: tuple[Contention, ...]) -> Table:
     )
     for contention in known[:MOST_ROWS]:
         table.add_row(
-            Text(short(contention.name, width=32)),
+            Text(short(contention.name, width=24 if ranks else 30)),
             Text(
                 short(contention.side, width=8), style=PALETTE.get(contention.side, PALETTE["idle"]).terminal
             ),
+            *([str(contention.rank)] if ranks else []),
             _ns(contention.alone_ns),
             format_ns(contention.overlapped_ns),
             f"{contention.slowdown:.2f}x",
@@ -211,7 +213,7 @@ def _cost(place: int, cost: OverlapCost) -> Text:
     if isinstance(worst, OverlappedRegion):
         what, joined = f"lost, fraction of ideal {fraction_text(worst.overlap.overlap)}", "beside"
     else:
-        what, joined = f"exposed in {worst.calls} calls", "after"
+        what, joined = f"exposed in {worst.calls} call{'s' if worst.calls > 1 else ''}", "after"
     line = Text.assemble(
         f"{place}. ",
         (format_ns(cost.cost_ns), "bold"),

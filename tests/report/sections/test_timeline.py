@@ -25,9 +25,9 @@ def ranks(run: Analysis) -> list[dict[str, Any]]:
 
 def test_lanes_of_compute_communication_and_copies_in_this_order():
     assert [lane["label"] for lane in ranks(analysis())[0]["lanes"]] == [
-        "compute · stream 7",
-        "communication · stream 20",
-        "copy · stream 21",
+        "compute · 7",
+        "communication · 20",
+        "copy · 21",
     ]
 
 
@@ -82,7 +82,7 @@ def test_what_is_not_drawn_is_counted():
     assert one.drawing is not None
     drawing = dataclasses.replace(one.drawing, left_out=7)
     run = dataclasses.replace(analysis(), ranks=(dataclasses.replace(one, drawing=drawing),))
-    assert any("the 7 shortest rows are not drawn" in note for note in chart(run).notes)
+    assert any("The 7 shortest rows are not drawn" in note for note in chart(run).notes)
     assert any("4 ranks" in note for note in chart(analysis(ranks=20)).notes)
     assert len(ranks(analysis(ranks=20))) == 16
 

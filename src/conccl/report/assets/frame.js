@@ -49,7 +49,22 @@ function hideTip() {
   tip.hidden = true;
 }
 
+// The contents mark the section that is being read: the last whose heading has passed the top third.
+function followSections() {
+  const links = [...document.querySelectorAll(".side a")];
+  const sections = links.map((link) => document.querySelector(link.hash));
+  const mark = () => {
+    const passed = sections.filter((section) => section.getBoundingClientRect().top < window.innerHeight / 3);
+    const atEnd = window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 2;
+    const current = atEnd ? sections.length - 1 : Math.max(0, passed.length - 1);
+    links.forEach((link, place) => (place === current ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current")));
+  };
+  window.addEventListener("scroll", mark, { passive: true });
+  mark();
+}
+
 function start() {
+  followSections();
   for (const table of document.querySelectorAll(".block.table")) new SortableTable(table);
   for (const figure of document.querySelectorAll(".block.timeline")) {
     new TimelineView(figure, data.timelines[Number(figure.dataset.timeline)]);

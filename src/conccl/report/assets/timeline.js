@@ -192,7 +192,7 @@ class TimelineView {
   drawStepBorders(context, rank, view, width, height) {
     context.fillStyle = this.colours.ink;
     context.globalAlpha = 0.35;
-    for (const [, begin] of rank.steps) {
+    for (const [, begin] of rank.steps.slice(1)) {
       const x = Math.round(((begin - view.from) / (view.to - view.from)) * width);
       if (x > 0 && x < width) context.fillRect(x, 0, 1, height);
     }

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from conccl.advise.analysis import RankAnalysis
 from conccl.report.blocks import Bar, BarGroup, Block, Cell, Column, DataTable, Part, Section, StackedBars
+from conccl.report.names import short
 from conccl.report.runs import Run, windows
 from conccl.report.sections.cells import (
+    count_cell,
     fraction_cell,
+    ideal_cell,
+    name_cell,
     number_cell,
     share_cell,
     speedup_cell,
@@ -15,7 +19,7 @@ from conccl.report.sections.cells import (
 )
 from conccl.report.sections.timeline import LEGEND
 from conccl.report.texts import headline_ranks, time_text
-from conccl.traces.findings import StepSplit, TimeSplit
+from conccl.traces.findings import StepSplit, TimeSplit, WindowOverlap
 
 MOST_RANKS = 32
 MOST_STEPS = 40
@@ -41,16 +45,18 @@ def breakdown(runs: tuple[Run, ...], /) -> Section:
             groups=tuple(_ranks(run) for run in runs),
         )
     ]
-    if any(rank.steps for run in runs for rank in run.analysis.ranks):
+    stepped = tuple(run for run in runs if any(len(rank.steps) > 1 for rank in run.analysis.ranks))
+    if stepped:
         blocks.append(
             StackedBars(
                 title="Steps",
                 rule=_STEP_RULE,
                 legend=LEGEND,
-                groups=tuple(_steps(run) for run in runs if any(rank.steps for rank in run.analysis.ranks)),
+                groups=tuple(_steps(run) for run in stepped),
             )
         )
     blocks.append(_numbers(runs))
+    blocks += _windows(runs)
     return Section(
         id="breakdown",
         title="Where time goes",
@@ -151,4 +157,51 @@ def _numbers_of(part: RankAnalysis | StepSplit) -> tuple[Cell, ...]:
         time_cell(part.transfer_ns),
         speedup_cell(part.overlap.overlap),
         fraction_cell(part.overlap.overlap),
+    )
+
+
+def _windows(runs: tuple[Run, ...]) -> list[Block]:
+    """Stretches that the user named in which both sides ran."""
+    rows = [
+        (run, _window_row(rank, window))
+        for run in runs
+        for rank in run.analysis.ranks
+        for window in rank.windows
+    ]
+    if not rows:
+        return []
+    table = table_of_runs(
+        rows,
+        title="Named stretches",
+        rule="Stretches named by record_function whose GPU work has both sides, all of a name together.",
+        columns=(
+            Column(label="Name"),
+            Column(label="Fraction of ideal", numeric=True),
+            Column(label="Speedup", numeric=True),
+            Column(label="Ideal", numeric=True, help="Ideal speedup"),
+            Column(
+                label="Length", numeric=True, help="First start to last end of its GPU work, all instances"
+            ),
+            Column(label="Count", numeric=True),
+            Column(label="Rank", numeric=True),
+            Column(
+                label="Start", numeric=True, help="The first instance, from the start of the rank's window"
+            ),
+        ),
+        most=MOST_ROWS,
+    )
+    return [table]
+
+
+def _window_row(rank: RankAnalysis, window: WindowOverlap) -> tuple[Cell, ...]:
+    overlap = window.overlap.overlap
+    return (
+        name_cell(short(window.name, width=60), full=window.name),
+        fraction_cell(overlap),
+        speedup_cell(overlap),
+        ideal_cell(overlap),
+        time_cell(window.span_ns),
+        count_cell(window.count),
+        number_cell(rank.rank),
+        time_cell(window.start_ns),
     )

@@ -11,6 +11,8 @@ from conccl.report.names import shown
 from conccl.report.runs import Run
 from conccl.report.texts import fraction_text, ratio_text, time_text
 
+_NOTHING = frozenset({"", "-"})
+
 LONGEST_FULL = 1000
 """Characters of a whole name behind a shortened one."""
 
@@ -71,14 +73,20 @@ def table_of_runs(
     most: int,
     visible: int = 12,
 ) -> DataTable:
-    """A table of rows of several runs: at most so many, named by run where runs have labels."""
+    """A table of rows of several runs, at most so many; a column in which nothing stands is left out."""
     every = list(rows)
-    labelled = any(run.label for run, _ in every)
+    shown_rows = [(Cell(text=run.label), *row) for run, row in every[:most]]
+    columns = (Column(label="Run"), *columns)
+    used = [
+        place
+        for place, column in enumerate(columns)
+        if column.always or any(row[place].text not in _NOTHING for row in shown_rows)
+    ]
     return DataTable(
         title=title,
         rule=rule,
-        columns=(Column(label="Run"), *columns) if labelled else columns,
-        rows=tuple((Cell(text=run.label), *row) if labelled else row for run, row in every[:most]),
+        columns=tuple(columns[place] for place in used),
+        rows=tuple(tuple(row[place] for place in used) for row in shown_rows),
         left_out=max(0, len(every) - most),
         visible=visible,
     )

@@ -14,7 +14,7 @@ from conccl.report.sections.cells import (
     table_of_runs,
     time_cell,
 )
-from conccl.traces.findings import CollectiveSummary
+from conccl.traces.findings import CollectiveSummary, Straggler
 
 MOST_ROWS = 500
 
@@ -54,7 +54,38 @@ def collectives(runs: tuple[Run, ...], /) -> Section:
         id="collectives",
         title="Collectives",
         lead="What each collective cost, and how much of that was waiting for other ranks.",
-        blocks=(table if rows else none,),
+        blocks=(table if rows else none, *_stragglers(runs)),
+    )
+
+
+def _stragglers(runs: tuple[Run, ...]) -> tuple[Block, ...]:
+    """The ranks that others waited for, where collectives could be matched."""
+    rows = [(run, _straggler(entry)) for run in runs for entry in run.analysis.stragglers]
+    if not rows:
+        return ()
+    table = table_of_runs(
+        rows,
+        title="Ranks that others waited for",
+        rule="Caused: what the other ranks waited for this one, their mean, summed over the calls at which it"
+        " arrived last.",
+        columns=(
+            Column(label="Rank", numeric=True),
+            Column(label="Caused", numeric=True),
+            Column(label="Arrived last", numeric=True, help="Matched calls at which it arrived last"),
+            Column(label="Of", numeric=True, help="Matched calls that it took part in"),
+        ),
+        most=MOST_ROWS,
+        visible=8,
+    )
+    return (table,)
+
+
+def _straggler(entry: Straggler) -> tuple[Cell, ...]:
+    return (
+        number_cell(entry.rank),
+        time_cell(entry.caused_ns),
+        count_cell(entry.last),
+        count_cell(entry.matched),
     )
 
 

@@ -39,7 +39,7 @@ _RULE = (
     "Kernels of the same name, grid, block and (where recorded) shapes, on one rank. Dots: median duration"
     " with nothing of the other side beside them, and with any of it. Slowdown is what full overlap costs,"
     " partial overlap counted by its share; without an instance alone it is unknown. Logarithmic axis; most"
-    " time lost first."
+    " time lost first, each name where it lost most."
 )
 
 _COLUMNS = (
@@ -92,17 +92,21 @@ def contention(runs: tuple[Run, ...], /) -> Section:
 
 def _group(run: Run) -> DumbbellGroup:
     known = [c for c in run.analysis.contention if c.slowdown is not None and c.alone_ns and c.overlapped_ns]
-    left_out = len(known) - MOST_PLOTTED
+    worst: dict[tuple[str, str], Contention] = {}
+    for entry in known:
+        worst.setdefault((entry.name, entry.side), entry)
+    plotted = [*worst.values()][:MOST_PLOTTED]
+    left_out = len(known) - len(plotted)
     return DumbbellGroup(
         label=run.label,
-        rows=tuple(_dumbbell(entry) for entry in known[:MOST_PLOTTED]),
+        rows=tuple(_dumbbell(entry) for entry in plotted),
         note=f"{left_out} more stand in the table." if left_out > 0 else "",
     )
 
 
 def _dumbbell(entry: Contention) -> Dumbbell:
     return Dumbbell(
-        label=short(entry.name, width=60),
+        label=short(entry.name, width=44),
         full=shown(entry.name)[:LONGEST_FULL],
         kind=_kind(entry),
         alone=entry.alone_ns or 0,

@@ -87,7 +87,11 @@ def _why_none(analysis: Analysis) -> str:
         return "no rank could be read"
     first = analysis.ranks[0].overlap.overlap
     if first is None:
-        return fraction_reason(None)
+        unknown = mean_or_none(rank.overlap.unknown_ns for rank in analysis.ranks)
+        return (
+            f"{fraction_reason(None)}: {time_text(unknown)} a rank of kernels ran beside the other side and"
+            " never alone"
+        )
     return (
         f"speedup {ratio_text(first.speedup)} where {ratio_text(first.ideal_speedup)} is ideal: below"
         f" {MEANINGFUL_IDEAL_SPEEDUP} there is next to nothing to gain"

@@ -43,8 +43,8 @@ def health(runs: tuple[Run, ...], /) -> Section:
     blocks: list[Block] = [_notes(runs), _rows_table(runs), _unclassified(runs)]
     return Section(
         id="health",
-        title="Health of the traces",
-        lead="How far these figures can be trusted.",
+        title="Health",
+        lead="What was odd about the traces, and so how far these figures can be trusted.",
         blocks=tuple(blocks),
     )
 

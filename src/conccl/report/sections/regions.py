@@ -16,10 +16,14 @@ from conccl.report.sections.cells import (
     table_of_runs,
     time_cell,
 )
-from conccl.traces.findings import ExposedCommunication, OverlappedRegion
+from conccl.traces.findings import ExposedCommunication, OverlapCost, OverlappedRegion
 
 MOST_ROWS = 300
 
+_COST_RULE = (
+    "Exposed communication, without what is known to be waiting, and contention in one list; the same on"
+    " several ranks is one row, its cost the mean over all ranks."
+)
 _REGION_RULE = (
     "Stretches in which compute and communication ran together, those of the same longest kernels as one row."
     " Cost is each one's length minus the longer side's isolated time, summed; unknown where a kernel has no"
@@ -34,6 +38,7 @@ _EXPOSED_RULE = (
 
 def regions(runs: tuple[Run, ...], /) -> Section:
     """What overlapped badly, then what did not overlap."""
+    costs = [(run, _cost(cost)) for run in runs for cost in run.analysis.costs]
     overlapped = [(run, _region(region)) for run in runs for region in run.analysis.regions]
     exposed = [(run, _exposed(entry)) for run in runs for entry in run.analysis.exposed]
     return Section(
@@ -41,36 +46,48 @@ def regions(runs: tuple[Run, ...], /) -> Section:
         title="Where it was lost",
         lead="The overlaps that cost most, and the communication that nothing covered.",
         blocks=(
+            _table("What costs most", _COST_RULE, _COST_COLUMNS, costs),
             _table("Overlapped regions", _REGION_RULE, _REGION_COLUMNS, overlapped),
             _table("Exposed communication", _EXPOSED_RULE, _EXPOSED_COLUMNS, exposed),
         ),
     )
 
 
+_COST_COLUMNS = (
+    Column(label="Cost", numeric=True, help="A rank, on average"),
+    Column(label="Kind", help="exposed: no compute beside it; contention: both sides slower together"),
+    Column(label="Communication"),
+    Column(label="Compute", help="The kernel beside it; where it is exposed, the one before it"),
+    Column(label="Ranks", numeric=True, help="Ranks that have it"),
+    Column(label="Worst rank", numeric=True, help="The rank that pays most"),
+    Column(label="There", numeric=True, help="What it costs that rank"),
+    Column(label="Step", numeric=True),
+)
 _REGION_COLUMNS = (
-    Column(label="Cost", numeric=True),
-    Column(label="Stretches", numeric=True),
+    Column(label="Cost", numeric=True, always=True),
     Column(label="Length", numeric=True, help="Of all these stretches"),
+    Column(label="Stretches", numeric=True),
+    Column(label="Communication"),
+    Column(label="Compute"),
     Column(label="Fraction of ideal", numeric=True),
     Column(label="Speedup", numeric=True),
-    Column(label="Ideal speedup", numeric=True),
+    Column(label="Ideal", numeric=True, help="Ideal speedup"),
     Column(label="Isolated times", help="measured in the trace, predicted, or unknown"),
     Column(label="Rank", numeric=True),
     Column(label="Step", numeric=True),
     Column(label="Start", numeric=True, help="From the start of the rank's window"),
-    Column(label="Communication"),
-    Column(label="Compute"),
 )
 _EXPOSED_COLUMNS = (
     Column(label="Exposed", numeric=True, help="Over all calls between these two kernels"),
+    Column(label="Waiting", numeric=True, help="At least this much of it waits for other ranks"),
     Column(label="Calls", numeric=True),
     Column(label="Longest", numeric=True, help="The longest exposed stretch"),
     Column(label="Communication"),
+    Column(label="After"),
+    Column(label="Before"),
     Column(label="Rank", numeric=True),
     Column(label="Step", numeric=True),
     Column(label="Start", numeric=True, help="From the start of the rank's window"),
-    Column(label="After"),
-    Column(label="Before"),
     Column(label="Might be covered by"),
     Column(label="Lasting", numeric=True),
     Column(label="Evidence", help="What the trace shows of the candidate; independence is not proved"),
@@ -85,12 +102,29 @@ def _table(
     return table_of_runs(rows, title=title, rule=rule, columns=columns, most=MOST_ROWS, visible=10)
 
 
+def _cost(cost: OverlapCost) -> tuple[Cell, ...]:
+    worst = cost.worst
+    there = worst.cost_ns if isinstance(worst, OverlappedRegion) else worst.exposed_ns - (worst.wait_ns or 0)
+    return (
+        time_cell(cost.cost_ns),
+        Cell(text=cost.kind),
+        _names((cost.communication,), kind="communication"),
+        _names((cost.compute,) if cost.compute else (), kind="compute"),
+        count_cell(cost.ranks),
+        number_cell(worst.rank),
+        time_cell(there),
+        number_cell(worst.step),
+    )
+
+
 def _region(region: OverlappedRegion) -> tuple[Cell, ...]:
     overlap = region.overlap.overlap
     return (
         time_cell(region.cost_ns),
-        count_cell(region.count),
         time_cell(region.concurrent_ns),
+        count_cell(region.count),
+        _names(region.communication, kind="communication"),
+        _names(region.compute, kind="compute"),
         fraction_cell(overlap),
         speedup_cell(overlap),
         ideal_cell(overlap),
@@ -98,22 +132,21 @@ def _region(region: OverlappedRegion) -> tuple[Cell, ...]:
         number_cell(region.rank),
         number_cell(region.step),
         time_cell(region.start_ns),
-        _names(region.communication, kind="communication"),
-        _names(region.compute, kind="compute"),
     )
 
 
 def _exposed(entry: ExposedCommunication) -> tuple[Cell, ...]:
     return (
         time_cell(entry.exposed_ns),
+        time_cell(entry.wait_ns),
         count_cell(entry.calls),
         time_cell(entry.stretch_ns),
         _names((entry.name,), kind="communication"),
+        _names((entry.before,) if entry.before else (), kind="compute"),
+        _names((entry.after,) if entry.after else (), kind="compute"),
         number_cell(entry.rank),
         number_cell(entry.step),
         time_cell(entry.start_ns),
-        _names((entry.before,) if entry.before else (), kind="compute"),
-        _names((entry.after,) if entry.after else (), kind="compute"),
         _names((entry.candidate,) if entry.candidate else (), kind="compute"),
         time_cell(entry.candidate_ns),
         Cell(text=short(entry.evidence or "", width=60), full=shown(entry.evidence or "")[:LONGEST_FULL]),
@@ -125,4 +158,4 @@ def _names(names: tuple[str, ...], *, kind: str) -> Cell:
     if not names:
         return Cell(text="-")
     more = f" + {len(names) - 1}" if len(names) > 1 else ""
-    return name_cell(short(names[0], width=40) + more, full=", ".join(names[:20]), kind=kind)
+    return name_cell(short(names[0], width=34) + more, full=", ".join(names[:20]), kind=kind)

@@ -66,7 +66,7 @@ def _chart(runs: tuple[Run, ...]) -> TimelineChart:
         rule=_RULE + scale,
         legend=LEGEND,
         charts=tuple(run.label for run in runs),
-        notes=tuple(note for run in runs for note in _notes(run)),
+        notes=tuple(_note(run) for run in runs),
         data={"names": names.texts, "charts": charts},
     )
 
@@ -108,22 +108,21 @@ def _start_ns(analysis: Analysis, rank: RankAnalysis) -> int:
     return (rank.drawing.origin_ns if rank.drawing else 0) - offset
 
 
-def _notes(run: Run) -> list[str]:
-    label = f"{run.label}: " if run.label else ""
+def _note(run: Run) -> str:
     analysis = run.analysis
     placed = _placed(analysis)
-    notes = dict.fromkeys(f"{label}{rank.drawing.window}" for rank, _ in placed if rank.drawing)
-    sentences = [f"{window}." for window in notes]
+    windows = dict.fromkeys(shown(rank.drawing.window) for rank, _ in placed if rank.drawing)
+    sentences = [f"Drawn: {'; '.join(windows)}."]
     left_out = sum(rank.drawing.left_out for rank, _ in placed if rank.drawing)
     if left_out:
-        sentences.append(f"{label}the {left_out} shortest rows are not drawn; the strips count them.")
+        sentences.append(f"The {left_out:,} shortest rows are not drawn; the strips count them.")
     undrawn = len(analysis.ranks) - len(placed)
     if undrawn:
-        sentences.append(f"{label}{undrawn} ranks with less exposed communication are not drawn.")
+        sentences.append(f"{undrawn} ranks with less exposed communication are not drawn.")
     if len(placed) > 1:
         aligned = "by a shared clock" if _one_clock(analysis) else "at their starts: no clock is shared"
-        sentences.append(f"{label}ranks are aligned {aligned}.")
-    return sentences
+        sentences.append(f"Ranks are aligned {aligned}.")
+    return " ".join([f"{run.label}:" if run.label else "", *sentences]).strip()
 
 
 def _rank(rank: RankAnalysis, shift_ns: int, names: _Names) -> dict[str, Any]:
@@ -152,7 +151,7 @@ def _lanes(drawing: Drawing, names: _Names) -> list[dict[str, Any]]:
             rows = rows[np.argsort(drawing.start_ns[rows], kind="stable")]
             lanes.append(
                 {
-                    "label": f"{kind} · {shown(drawing.lanes[lane])}",
+                    "label": f"{kind} · {shown(drawing.lanes[lane]).removeprefix('stream ')}",
                     "kind": kind,
                     "steps": _deltas(drawing.start_ns[rows]),
                     "durations": [int(ns) for ns in drawing.end_ns[rows] - drawing.start_ns[rows]],
