@@ -1,0 +1,224 @@
+"""`analyze` on small traces made for the purpose."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import conccl
+from conccl.advise.document import to_document
+from conccl.cli.main import app
+from conccl.core.errors import TraceError
+from conccl.core.timeline import Times
+from conccl.traces.trace import Trace
+from made_traces import Row, write_kineto
+
+US = 1000
+REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas"
+
+
+def step_rows(*, late: int = 0, offset: int = 0, steps: int = 4) -> list[Row]:
+    """Steps of irregular spacing: a GEMM, and an all-reduce whose second half runs beside another GEMM."""
+    rows = []
+    for i in range(steps):
+        at = offset + 1_000_000 * US + (1000 * i + 77 * i * i) * US
+        rows += [
+            Row(name=GEMM, start=at, end=at + 100 * US),
+            Row(name=REDUCE, start=at + 100 * US + late, end=at + 200 * US, stream="20", ctas=16),
+            Row(name=GEMM, start=at + 150 * US, end=at + 275 * US),
+        ]
+    return rows
+
+
+def test_two_ranks_wait_for_the_late_one(tmp_path: Path) -> None:
+    write_kineto(tmp_path / "a.json", step_rows(), rank=0, world_size=2)
+    write_kineto(tmp_path / "b.json", step_rows(late=60 * US), rank=1, world_size=2)
+    found = conccl.analyze(tmp_path)
+    assert [rank.wait_ns for rank in found.ranks] == [4 * 60 * US, 0]
+    assert [rank.transfer_ns for rank in found.ranks] == [4 * 40 * US] * 2
+    assert [(s.rank, s.last, s.caused_ns) for s in found.stragglers] == [(1, 4, 240 * US)]
+    assert found.world_size == 2
+    assert found.missing_ranks == ()
+    first = found.exposed[0]
+    assert (first.rank, first.calls, first.exposed_ns, first.wait_ns) == (0, 4, 200 * US, 40 * US)
+
+
+def test_clocks_apart_are_aligned_and_said(tmp_path: Path) -> None:
+    write_kineto(tmp_path / "a.json", step_rows(), rank=0, world_size=2)
+    write_kineto(tmp_path / "b.json", step_rows(late=60 * US, offset=7_000 * US), rank=1, world_size=2)
+    found = conccl.analyze(tmp_path)
+    assert found.clock is not None
+    assert found.clock.offsets_ns == {0: 0, 1: 7_000 * US}
+    assert found.collectives[0].skew_ns == 60 * US
+    assert [rank.wait_ns for rank in found.ranks] == [240 * US, 0]
+    assert any("clocks differ by up to 7.000 ms" in warning for warning in found.warnings)
+
+
+def test_several_ranks_without_communication_are_a_loud_warning(tmp_path: Path) -> None:
+    rows = [
+        Row(name=GEMM, start=1000 * US, end=2000 * US),
+        Row(name="void my_tp::exchange_peers<8>(int*)", start=2000 * US, end=2300 * US),
+        Row(name="mystery_kernel", start=2300 * US, end=2600 * US),
+    ]
+    path = write_kineto(tmp_path / "a.json", rows, rank=0, world_size=8)
+    found = conccl.analyze(path)
+    assert found.line() == "overlap: no communication found"
+    assert found.warnings[0].startswith("NO COMMUNICATION FOUND in a run of 8 ranks")
+    candidates = found.warnings[0].split("likeliest candidates: ")[1]
+    assert candidates.index("exchange_peers") < candidates.index("mystery_kernel") < candidates.index(GEMM)
+    alone = write_kineto(tmp_path / "b.json", rows, rank=0, world_size=1)
+    assert not any("NO COMMUNICATION" in warning for warning in conccl.analyze(alone).warnings)
+
+
+def test_rules_of_the_user_make_it_communication(tmp_path: Path) -> None:
+    rows = [Row(name=GEMM, start=0, end=90), Row(name="exchange_peers", start=50, end=100, stream="8")]
+    path = write_kineto(tmp_path / "a.json", rows, rank=0, world_size=8)
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nid = "mine"\nactivity = "communication"\npattern = "exchange_peers"\n')
+    found = conccl.analyze(path, rules=rules)
+    assert found.ranks[0].split.communication_ns == 50
+    assert "rules.toml" in found.rules.source
+
+
+def test_kernels_that_no_rule_knows_are_listed_with_their_share(tmp_path: Path) -> None:
+    rows = [
+        Row(name=GEMM, start=0, end=60),
+        Row(name="mystery", start=60, end=90),
+        Row(name="riddle", start=90, end=100),
+    ]
+    found = conccl.analyze(write_kineto(tmp_path / "a.json", rows))
+    assert [(k.name, k.count, k.duration_ns) for k in found.unclassified] == [
+        ("mystery", 1, 30),
+        ("riddle", 1, 10),
+    ]
+    assert sum(kernel.share for kernel in found.unclassified) == pytest.approx(0.4)
+    assert any("40 % of kernel time" in warning for warning in found.warnings)
+
+
+def test_missing_ranks_are_named(tmp_path: Path) -> None:
+    write_kineto(tmp_path / "a.json", step_rows(), rank=1, world_size=6)
+    write_kineto(tmp_path / "b.json", step_rows(), rank=4, world_size=6)
+    found = conccl.analyze(tmp_path)
+    assert found.missing_ranks == (0, 2, 3, 5)
+    assert any("4 of 6 ranks are missing here (0, 2-3, 5)" in warning for warning in found.warnings)
+
+
+def test_a_second_trace_of_a_rank_is_a_problem_of_that_file(tmp_path: Path) -> None:
+    write_kineto(tmp_path / "a.json", step_rows(), rank=0, world_size=2)
+    write_kineto(tmp_path / "b.json", step_rows(), rank=0, world_size=2)
+    found = conccl.analyze(tmp_path)
+    assert len(found.ranks) == 1
+    assert "second trace of rank 0" in found.problems[0].problem
+
+
+def test_one_problem_alone_is_raised_and_several_are_told_together(tmp_path: Path) -> None:
+    bad = [tmp_path / "a.json", tmp_path / "b.json"]
+    for path in bad:
+        path.write_text("")
+    with pytest.raises(TraceError) as raised:
+        conccl.analyze(bad[0])
+    assert raised.value.path == str(bad[0])
+    with pytest.raises(conccl.InputError) as together:
+        conccl.analyze(bad)
+    assert all(str(path) in str(together.value) for path in bad)
+
+
+@pytest.mark.parametrize("nothing", [[], 7, [7], None])
+def test_what_is_no_trace_is_refused(nothing: object) -> None:
+    with pytest.raises(conccl.InputError, match=r"no traces were given|is no trace"):
+        conccl.analyze(nothing)
+
+
+def test_host_copies_must_be_one_of_two(tmp_path: Path) -> None:
+    path = write_kineto(tmp_path / "a.json", step_rows())
+    with pytest.raises(conccl.InputError, match="copy, communication"):
+        conccl.analyze(path, host_copies="both")
+
+
+def test_a_predictor_fills_what_the_trace_does_not_show(tmp_path: Path) -> None:
+    """Both sides always together: no isolated instance, so unknown until a predictor says otherwise."""
+    rows = [
+        Row(name=GEMM, start=0, end=150 * US),
+        Row(name=REDUCE, start=0, end=150 * US, stream="20"),
+    ]
+    path = write_kineto(tmp_path / "a.json", rows, rank=0, world_size=1)
+    unknown = conccl.analyze(path).ranks[0].overlap
+    assert (unknown.overlap, unknown.source) == (None, "unknown")
+    known = conccl.analyze(path, predict=hundred_us_each).ranks[0].overlap
+    assert known.source == "predicted"
+    assert known.overlap is not None
+    assert (known.overlap.compute_ns, known.overlap.communication_ns) == (100 * US, 100 * US)
+    assert known.overlap.fraction_of_ideal == pytest.approx((200 / 150 - 1) / 1)
+    measured = conccl.analyze(write_kineto(tmp_path / "b.json", step_rows()), predict=nothing_known)
+    assert measured.ranks[0].overlap.source == "unknown"
+
+
+def hundred_us_each(trace: Trace) -> Times:
+    return np.full(len(trace.timeline), 100 * US, dtype=np.int64)
+
+
+def nothing_known(trace: Trace) -> Times:
+    return np.full(len(trace.timeline), -1, dtype=np.int64)
+
+
+def test_the_line_for_a_log(tmp_path: Path) -> None:
+    """Four steps busy for 275 of a span of 3,968 us."""
+    line = conccl.analyze(write_kineto(tmp_path / "a.json", step_rows())).line()
+    assert line == "overlap: 50.0 % of 400 us communication hidden, 200 us exposed, 72.3 % idle (1 rank)"
+
+
+def test_progress_counts_files(tmp_path: Path) -> None:
+    for rank in range(3):
+        write_kineto(tmp_path / f"rank{rank}.json", step_rows(), rank=rank, world_size=3)
+    seen: list[tuple[int, int]] = []
+    conccl.analyze(tmp_path, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
+def test_the_command_prints_json_alone_and_fails_in_part(tmp_path: Path) -> None:
+    good = write_kineto(tmp_path / "good.json", step_rows(), rank=0, world_size=1)
+    bad = tmp_path / "bad.json"
+    bad.write_text("not json")
+    ran = CliRunner().invoke(app, ["analyze", str(good), str(bad), "--format", "json"])
+    assert ran.exit_code == 2
+    document = json.loads(ran.stdout)
+    assert document == json.loads(json.dumps(to_document(conccl.analyze([good, bad]))))
+    assert "bad.json" in ran.stderr
+    (rank,) = document["ranks"]
+    parts = ("compute_only_ns", "communication_only_ns", "both_ns", "copy_only_ns", "idle_ns")
+    assert sum(rank[part] for part in parts) == rank["span_ns"]
+    assert rank["wait_ns"] is rank["transfer_ns"] is None
+
+
+def test_the_command_writes_page_and_perfetto(tmp_path: Path) -> None:
+    good = write_kineto(tmp_path / "good.json", step_rows(), rank=0, world_size=1)
+    page, perfetto = tmp_path / "page.html", tmp_path / "perfetto.json"
+    ran = CliRunner().invoke(app, ["analyze", str(good), "--html", str(page), "--perfetto", str(perfetto)])
+    assert ran.exit_code == 0
+    assert page.stat().st_size > 10_000
+    assert json.loads(perfetto.read_text())["traceEvents"]
+    assert "overlaps that cost most" in ran.stdout
+
+
+def test_steps_of_a_trace(tmp_path: Path) -> None:
+    """Step 4 launches work that runs while the host is in step 5."""
+    rows = [
+        Row(name=GEMM, start=1000 * US, end=1100 * US, launch=900 * US),
+        Row(name=REDUCE, start=1300 * US, end=1400 * US, stream="20", launch=950 * US),
+        Row(name=GEMM, start=1200 * US, end=1450 * US, launch=1150 * US),
+    ]
+    steps = [(4, 890 * US, 1000 * US), (5, 1000 * US, 1500 * US)]
+    found = conccl.analyze(write_kineto(tmp_path / "a.json", rows, steps=steps))
+    first, second = found.ranks[0].steps
+    assert (first.number, first.start_ns, first.split.span_ns) == (4, 0, 400 * US)
+    assert (first.split.compute_only_ns, first.split.both_ns) == (100 * US, 100 * US)
+    assert (second.number, second.start_ns, second.split.span_ns) == (5, 200 * US, 250 * US)
+    alone = conccl.analyze(tmp_path / "a.json", step=5)
+    assert alone.ranks[0].split == second.split
+    assert alone.collectives == ()
+    assert alone.exposed == ()
