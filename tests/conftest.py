@@ -1,11 +1,16 @@
-"""What every test starts from: no GPU tests where there is no GPU, a fixed terminal."""
+"""What every test starts from: no GPU tests where there is no GPU, a fixed terminal, the same examples."""
 
 from __future__ import annotations
 
 import importlib.util
 import shutil
 
+import hypothesis
 import pytest
+
+# The same examples on every run, however busy the machine is; `make soak` looks for new ones.
+hypothesis.settings.register_profile("conccl", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("conccl")
 
 
 @pytest.fixture(autouse=True)
