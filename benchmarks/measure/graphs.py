@@ -38,18 +38,30 @@ class Clock:
         if self.device != "cuda":
             return _on_host([make() for _ in range(min(sets, 2))])
         with torch.cuda.stream(self.stream):
-            calls = [make() for _ in range(sets)]
+            calls = [make() for _ in range(min(sets, 2))]
             eager_us = self._eager_us(calls)
-            each_us = eager_us if eager_us > 100 else floor_us
-            count = round(min(max(GRAPH_US / each_us, 2), CALLS_AT_MOST))
+            count = _calls(eager_us if eager_us > 100 else floor_us)
             try:
-                graph = self._capture(calls, calls=count)
+                graph, calls, first_us = self._graph(make, calls, sets=sets, count=count)
+                if first_us < GRAPH_US / 2 and count < CALLS_AT_MOST:
+                    del graph  # the eager call was slow only on the host
+                    count = _calls(first_us / count)
+                    graph, calls, first_us = self._graph(make, calls, sets=sets, count=count)
             except RuntimeError:
                 torch.cuda.synchronize()
-                return _statistics(self._eager_samples(calls), sets=sets, calls=1, timed="eager")
-            samples = self._replays(graph)
+                return _statistics(self._eager_samples(calls), sets=len(calls), calls=1, timed="eager")
+            samples = self._replays(graph, first_us=first_us)
             del graph
-        return _statistics([s / count for s in samples], sets=sets, calls=count, timed="graph")
+        return _statistics([s / count for s in samples], sets=len(calls), calls=count, timed="graph")
+
+    def _graph(
+        self, make: Callable[[], Call], calls: list[Call], *, sets: int, count: int
+    ) -> tuple[torch.cuda.CUDAGraph, list[Call], float]:
+        """A graph of so many calls, on as many sets of operands as it can use, and its time in us."""
+        calls = calls + [make() for _ in range(min(sets, count) - len(calls))]
+        graph = self._capture(calls, calls=count)
+        graph.replay()
+        return graph, calls, self._between(graph.replay)
 
     def _eager_us(self, calls: Sequence[Call]) -> float:
         """GPU time of a second call; the first loads and chooses kernels."""
@@ -85,10 +97,9 @@ class Clock:
             graph.capture_end()
         return graph
 
-    def _replays(self, graph: torch.cuda.CUDAGraph) -> list[float]:
-        first = self._between(graph.replay)
+    def _replays(self, graph: torch.cuda.CUDAGraph, *, first_us: float) -> list[float]:
         fewest, most = REPLAYS
-        count = round(min(max(ROW_US / first, fewest), most))
+        count = round(min(max(ROW_US / first_us, fewest), most))
         marks = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
         marks[0].record()
         for mark in marks[1:]:
@@ -96,6 +107,10 @@ class Clock:
             mark.record()
         torch.cuda.synchronize()
         return [a.elapsed_time(b) * 1e3 for a, b in itertools.pairwise(marks)]
+
+
+def _calls(each_us: float) -> int:
+    return round(min(max(GRAPH_US / each_us, 2), CALLS_AT_MOST))
 
 
 def _on_host(calls: Sequence[Call]) -> dict[str, object]:

@@ -106,3 +106,14 @@ def median_of(runs: list[list[list[Any]]], /) -> list[list[Any]]:
         [row[0], round(statistics.median(run[i][1] for run in runs), 3), *row[2:]]
         for i, row in enumerate(last)
     ]
+
+
+def counted(kernels: list[list[Any]], /) -> list[list[Any]]:
+    """Rows that differ in nothing but time as one, with their mean time and, last, how many they are."""
+    equal = defaultdict(list)
+    for name, us, *rest in kernels:
+        equal[name, json.dumps(rest)].append(us)
+    return [
+        [name, round(statistics.fmean(times), 3), *json.loads(rest), len(times)]
+        for (name, rest), times in equal.items()
+    ]

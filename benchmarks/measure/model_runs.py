@@ -110,6 +110,8 @@ def build(target: str, *arguments: str, device: str) -> Callable[[], object]:
 
 def _measure(run: tuple[str, ...], *, device: str) -> dict[str, object]:
     step = build(*run, device=device)
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
     first_ms = _until_idle_ms(step, device=device)
     for _ in range(2):
         third_ms = _until_idle_ms(step, device=device)

@@ -45,9 +45,8 @@ class Pool:
         """A window of pinned host memory, uint8 (plain memory where there is no GPU)."""
         if "pinned" not in self._buffers:
             size = PINNED_NBYTES if self.device == "cuda" else 1 << 24
-            self._buffers["pinned"] = torch.randint(255, (size,), dtype=torch.uint8)
-            if self.device == "cuda":
-                self._buffers["pinned"] = self._buffers["pinned"].pin_memory()
+            filled = torch.randint(255, (size,), dtype=torch.uint8, device=self.device).cpu()
+            self._buffers["pinned"] = filled.pin_memory() if self.device == "cuda" else filled
         return self._next("pinned", nbytes)
 
     def _window(self, key: tuple[str, torch.dtype], shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

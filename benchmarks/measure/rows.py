@@ -15,16 +15,15 @@ from pathlib import Path
 
 import torch
 from graphs import Call, Clock
-from launches import Launches, median_of
+from launches import Launches, counted, median_of
 from pool import Pool
 from torch.profiler import ProfilerActivity, profile, record_function
 
 ROTATED_NBYTES = 256 << 20
 """Sets of operands cover this many bytes or more: four times the L2 cache of an H200 (60 MB)."""
 SETS_AT_MOST = 48
-PROFILED_TOGETHER = 120
-PROFILED_RUNS = 3
-PROFILING_SHARE = 0.25
+PROFILED_TOGETHER = 240
+PROFILING_SHARE = 0.33
 """The part of a section's time that is kept for profiling its rows."""
 BROKEN = 3
 """Exit code of a worker whose CUDA context is lost: start it again, and it goes on with the next row."""
@@ -44,6 +43,7 @@ class Row:
     """Takes operands and returns the call on them."""
     nbytes: int
     flops: int = 0
+    profiled_runs: int = 2
 
     @property
     def id(self) -> str:
@@ -140,7 +140,7 @@ def _profile(rows: Sequence[Row], *, file: RowFile, clock: Clock, pool: Pool) ->
         for i, row in enumerate(rows):
             calls: list[Call] = []
             try:
-                calls = [row.make(pool) for _ in range(PROFILED_RUNS)]
+                calls = [row.make(pool) for _ in range(row.profiled_runs)]
                 for run, call in enumerate(calls):
                     with record_function(f"row {i} {run}"):
                         call()
@@ -156,8 +156,8 @@ def _profile(rows: Sequence[Row], *, file: RowFile, clock: Clock, pool: Pool) ->
     raw.unlink()
     for i, row in enumerate(rows):
         if i not in failed:
-            runs = [ran.get(f"row {i} {run}", []) for run in range(PROFILED_RUNS)]
-            file.append({"id": f"kernels {row.id}", "row": row.id, "kernels": median_of(runs)})
+            runs = [ran.get(f"row {i} {run}", []) for run in range(rows[i].profiled_runs)]
+            file.append({"id": f"kernels {row.id}", "row": row.id, "kernels": counted(median_of(runs))})
     file.append({"id": f"profile {rows[0].id}"})
 
 

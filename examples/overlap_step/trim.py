@@ -1,7 +1,8 @@
 """Cuts a profiler trace down to the rows that say when the GPU did what, and who launched it.
 
 Kept: every GPU row (kernels, copies, memsets) with all its arguments, the host call that launched it, the
-operator that made the call (with its input shapes), host calls that synchronise, annotations, and metadata.
+operator that made the call (with its input shapes), host calls that synchronise, annotations, and names of
+processes and threads.
 Dropped: operators and host calls that put nothing on the GPU, arrows between rows (the correlation number
 says the same), strides and concrete inputs of operators, and the names of the file and of the host.
 Times stay as recorded.
@@ -40,7 +41,9 @@ def trim(rows: list[Row], /) -> list[Row]:
     on_gpu = [row for row in rows if row.get("cat") in GPU_ROWS]
     correlations = {row["args"].get("correlation") for row in on_gpu}
     operators = {row["args"].get("External id") for row in on_gpu}
-    return [_slim(row) for row in rows if _is_kept(row, correlations=correlations, operators=operators)]
+    kept = [row for row in rows if _is_kept(row, correlations=correlations, operators=operators)]
+    processes = {row["pid"] for row in kept if row["ph"] != "M"}
+    return [_slim(row) for row in kept if row["pid"] in processes]
 
 
 def _is_kept(row: Row, *, correlations: set[object], operators: set[object]) -> bool:
