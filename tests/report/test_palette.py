@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from conccl.report.page import style_sheet
 from conccl.report.palette import PALETTE, STATE_COLOURS, css_variables
 
 Vector = npt.NDArray[np.float64]
@@ -60,3 +62,13 @@ def test_text_is_readable_on_every_colour_and_colours_stand_out(theme: str):
 def test_states_have_colours_and_themes_have_variables():
     assert set(STATE_COLOURS) <= set(PALETTE)
     assert "--both:#1d7a5f;--both-ink:#ffffff;" in css_variables("light")
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("text", ["ink", "muted", "problem", "warning"])
+@pytest.mark.parametrize("ground", ["paper", "panel", "soft"])
+def test_text_of_the_page_is_readable(place: int, text: str, ground: str):
+    def colour(name: str) -> str:
+        return re.findall(rf"--{name}: (#[0-9a-f]{{6}});", style_sheet())[place]
+
+    assert contrast(colour(text), colour(ground)) >= 4.5

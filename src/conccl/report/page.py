@@ -41,7 +41,7 @@ class Page:
 
 def render_page(page: Page, /) -> str:
     """The page as HTML text."""
-    script, style = _script(), _style()
+    script, style = _script(), style_sheet()
     return (
         _environment()
         .get_template("page.html.j2")
@@ -94,7 +94,8 @@ def _script() -> str:
 
 
 @cache
-def _style() -> str:
+def style_sheet() -> str:
+    """The palette and the page's own rules, light and dark."""
     light, dark = css_variables("light"), css_variables("dark")
     in_dark = f"@media screen and (prefers-color-scheme: dark){{:root:not([data-theme=light]){{{dark}}}}}"
     return f":root{{{light}}}\n{in_dark}\n" + _asset("page.css")

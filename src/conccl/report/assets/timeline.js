@@ -21,7 +21,6 @@ class TimelineView {
     this.status = figure.querySelector(".picked");
     this.charts = timeline.charts.map((packed, place) => this.buildChart(packed, figure.querySelector(`[data-chart="${place}"]`)));
     this.extent = Math.max(1, ...this.charts.flatMap((chart) => chart.ranks.map((rank) => rank.shift + rank.span)));
-    this.columns = timeline.columns;
     this.view = { from: 0, to: this.extent };
     this.buildToolbar();
     this.fit();
