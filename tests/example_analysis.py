@@ -21,6 +21,7 @@ from conccl.traces.findings import (
     StepSplit,
     TimeSplit,
     Unclassified,
+    WindowOverlap,
 )
 from conccl.traces.trace import Health
 
@@ -120,6 +121,15 @@ def rank_analysis(
         split=whole,
         overlap=estimate(compute=15 * MS, communication=9 * MS, concurrent=3 * concurrent),
         steps=steps,
+        windows=(
+            WindowOverlap(
+                name="forward",
+                count=3,
+                start_ns=0,
+                span_ns=9 * MS,
+                overlap=estimate(compute=5 * MS, communication=3 * MS, concurrent=concurrent),
+            ),
+        ),
         unattributed_ns=0,
         wait_ns=9 * MS,
         transfer_ns=3 * MS,
@@ -291,6 +301,7 @@ def hostile_analysis() -> Analysis:
                 marks=(Mark(name=script, start_ns=0, end_ns=10 * MS),),
             ),
             steps=tuple(dataclasses.replace(step, name=script) for step in rank.steps),
+            windows=tuple(dataclasses.replace(window, name=script) for window in rank.windows),
         )
         for rank in run.ranks
     )

@@ -120,6 +120,8 @@ class Column:
     help: str = ""
     always: bool = False
     """Shown even where no row has anything in it."""
+    of_rank: bool = False
+    """Tells ranks apart: not shown where every run has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,12 @@ from conccl.advise.analysis import Analysis
 from conccl.report.blocks import Figures, Gauges
 from conccl.report.runs import runs_of
 from conccl.report.sections.headline import headline
-from conccl.traces.findings import OverlapEstimate
+from conccl.traces.findings import OverlapEstimate, WindowOverlap
 from example_analysis import MS, analysis, estimate, rank_analysis
 
 
 def gauges(run: Analysis | dict[str, Analysis]) -> Gauges:
-    block = headline(runs_of(run)).blocks[0]
+    block = next(b for b in headline(runs_of(run)).blocks if b.title == "Fraction of ideal")  # type: ignore[union-attr]
     assert isinstance(block, Gauges)
     return block
 
@@ -31,7 +31,12 @@ def with_estimates(*estimates: OverlapEstimate) -> Analysis:
 
 def test_two_runs_stand_on_one_axis_under_their_labels():
     # GIVEN one run near serial and one near ideal
-    runs = {"SM copies": analysis(concurrent=7 * MS), "copy engines": analysis(concurrent=5 * MS)}
+    runs = {
+        label: dataclasses.replace(
+            analysis(), ranks=(dataclasses.replace(rank_analysis(concurrent=ms * MS), windows=()),)
+        )
+        for label, ms in (("SM copies", 7), ("copy engines", 5))
+    }
     # WHEN the headline is made
     block = gauges(runs)
     # THEN both are placed on the same axis, and the axis has words at its ends
@@ -43,7 +48,11 @@ def test_two_runs_stand_on_one_axis_under_their_labels():
 
 
 def test_speedup_and_ideal_speedup_stand_beside_the_fraction():
-    assert gauges(analysis()).rows[0].detail.startswith("speedup 1.14x where 1.60x is ideal")
+    assert (
+        gauges(analysis())
+        .rows[0]
+        .detail.startswith("speedup 1.14x of an ideal 1.60x; 15 ms compute and 9 ms communication took 21 ms")
+    )
 
 
 def test_worse_than_serial_stands_at_the_axis_end_with_its_own_number():
@@ -80,6 +89,48 @@ def test_the_other_headline_numbers():
         "Communication that waits": "75.0 %",
         "Idle": "10.0 %",
     }
+
+
+def named(name: str, *, concurrent: int, span: int = 30 * MS) -> WindowOverlap:
+    return WindowOverlap(
+        name=name,
+        count=6,
+        start_ns=0,
+        span_ns=span,
+        overlap=estimate(compute=5 * MS, communication=3 * MS, concurrent=concurrent),
+    )
+
+
+def with_windows(*windows: WindowOverlap) -> Analysis:
+    return dataclasses.replace(
+        analysis(ranks=1), ranks=(dataclasses.replace(rank_analysis(), windows=windows),)
+    )
+
+
+def test_compared_runs_lead_with_the_longest_stretch_named_in_all_of_them():
+    # GIVEN two runs in which a stretch is named alike, one that is longer but stands in one run only
+    first = with_windows(
+        named("concurrent", concurrent=7 * MS), named("alone", concurrent=6 * MS, span=90 * MS)
+    )
+    second = with_windows(
+        named("concurrent", concurrent=5 * MS), named("warm-up", concurrent=6 * MS, span=MS)
+    )
+    # WHEN they are compared
+    section = headline(runs_of({"a": first, "b": second}))
+    # THEN that stretch leads, and the whole window stands among the other figures
+    first_block, second_block = section.blocks
+    assert isinstance(first_block, Gauges)
+    assert isinstance(second_block, Figures)
+    assert first_block.title == "Fraction of ideal in \u201cconcurrent\u201d"
+    assert second_block.figures[0].title == "Fraction of ideal, everything"
+    assert [row.text for row in second_block.figures[0].rows] == ["0.00", "0.00"]
+    assert [row.text for row in first_block.rows] == ["0.24", "1.00"]
+    assert first_block.rows[0].detail.endswith("6 of them")
+
+
+def test_a_run_alone_leads_with_its_whole_window():
+    section = headline(runs_of(with_windows(named("forward", concurrent=6 * MS))))
+    assert [block.title for block in section.blocks if isinstance(block, Gauges)] == ["Fraction of ideal"]
 
 
 def test_every_figure_states_its_rule_and_the_window():

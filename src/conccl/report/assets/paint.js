@@ -46,8 +46,7 @@ function paintLane(context, lane, view, width, y, height, colours, chosen, searc
 }
 
 function paintBox(context, lane, row, left, right, y, height, colours, kind, hit, chosen, view) {
-  // Neighbours of different names differ a little, so that their borders are seen.
-  context.globalAlpha = hit ? (lane.name[row] % 2 ? 0.86 : 1) : 0.25;
+  context.globalAlpha = hit ? 1 : 0.25;
   context.fillRect(left, y, Math.max(1, right - left - 0.75), height);
   context.globalAlpha = 1;
   if (chosen) {

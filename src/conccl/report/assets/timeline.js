@@ -221,7 +221,8 @@ class TimelineView {
     context.fillRect(0, 0, left, height);
     context.fillRect(right, 0, width - right, height);
     context.globalAlpha = 1;
-    context.strokeStyle = this.colours.ink;
+    const whole = left <= 0 && right >= width;
+    context.strokeStyle = whole ? this.colours.line : this.colours.ink;
     context.lineWidth = 1.5;
     context.strokeRect(Math.max(0.75, left), 0.75, Math.max(2, Math.min(width - 0.75, right) - Math.max(0.75, left)), height - 1.5);
   }

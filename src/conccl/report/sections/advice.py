@@ -27,6 +27,6 @@ def advice(runs: tuple[Run, ...], /) -> Section:
     return Section(
         id="advice",
         title="What to do",
-        lead="Ordered by what each finding costs.",
+        lead="For each run, by what a finding costs." if len(runs) > 1 else "By what each finding costs.",
         blocks=(Notes(notes=tuple(notes[:MOST_NOTES])),),
     )

@@ -121,7 +121,7 @@ def _bar(label: str, split: TimeSplit) -> Bar:
 
 def _numbers(runs: tuple[Run, ...]) -> DataTable:
     columns = (
-        Column(label="Rank", numeric=True),
+        Column(label="Rank", numeric=True, of_rank=True),
         Column(label="Step"),
         Column(label="Span", numeric=True),
         *(Column(label=label.capitalize(), numeric=True) for _, label in LEGEND),
@@ -183,7 +183,7 @@ def _windows(runs: tuple[Run, ...]) -> list[Block]:
                 label="Length", numeric=True, help="First start to last end of its GPU work, all instances"
             ),
             Column(label="Count", numeric=True),
-            Column(label="Rank", numeric=True),
+            Column(label="Rank", numeric=True, of_rank=True),
             Column(
                 label="Start", numeric=True, help="The first instance, from the start of the rank's window"
             ),

@@ -77,10 +77,12 @@ def table_of_runs(
     every = list(rows)
     shown_rows = [(Cell(text=run.label), *row) for run, row in every[:most]]
     columns = (Column(label="Run"), *columns)
+    one_rank = all(len(run.analysis.ranks) == 1 for run, _ in every)
     used = [
         place
         for place, column in enumerate(columns)
-        if column.always or any(row[place].text not in _NOTHING for row in shown_rows)
+        if not (column.of_rank and one_rank)
+        and (column.always or any(row[place].text not in _NOTHING for row in shown_rows))
     ]
     return DataTable(
         title=title,

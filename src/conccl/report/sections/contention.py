@@ -45,7 +45,7 @@ _RULE = (
 _COLUMNS = (
     Column(label="Kernel"),
     Column(label="Side", help="compute is slowed by communication, communication by compute"),
-    Column(label="Rank", numeric=True),
+    Column(label="Rank", numeric=True, of_rank=True),
     Column(label="Slowdown", numeric=True),
     Column(label="Lost", numeric=True, help="Over all instances"),
     Column(label="Alone", numeric=True, help="Median duration with nothing of the other side beside it"),

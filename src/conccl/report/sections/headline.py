@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from conccl.advise.analysis import Analysis
 from conccl.core.metrics import MEANINGFUL_IDEAL_SPEEDUP
 from conccl.core.units import format_share
 from conccl.report.blocks import Figure, Figures, Gauge, Gauges, Section
+from conccl.report.names import short
 from conccl.report.runs import Run, windows
 from conccl.report.texts import (
     communication_totals,
@@ -16,6 +19,7 @@ from conccl.report.texts import (
     ratio_text,
     time_text,
 )
+from conccl.traces.findings import OverlapEstimate, WindowOverlap
 
 _IDEAL_RULE = (
     "(speedup - 1) / (ideal speedup - 1). Speedup is isolated compute + isolated communication over the time"
@@ -26,20 +30,75 @@ _IDEAL_RULE = (
 
 def headline(runs: tuple[Run, ...], /) -> Section:
     """The figures that a reader came for, every run on the same axes."""
+    rule = f"{_IDEAL_RULE} {windows(runs)}"
+    stretch = _common_stretch(runs)
+    figures: tuple[Figure, ...] = (_hidden(runs), _exposed(runs), _waiting(runs), _idle(runs))
+    if stretch is None:
+        leading = _gauges("Fraction of ideal", rule, [_fraction(run) for run in runs])
+    else:
+        leading = _like_for_like(runs, stretch)
+        figures = (_whole(runs), *figures)
     return Section(
         id="headline",
         title="Overlap",
         lead="How much of what overlap can bring was reached, and where the rest went.",
-        blocks=(
-            Gauges(
-                title="Fraction of ideal",
-                rule=f"{_IDEAL_RULE} {windows(runs)}",
-                low_label="0: serial, nothing gained",
-                high_label="1: ideal, the shorter side costs nothing",
-                rows=tuple(_fraction(run) for run in runs),
-            ),
-            Figures(figures=(_hidden(runs), _exposed(runs), _waiting(runs), _idle(runs))),
+        blocks=(leading, Figures(figures=figures)),
+    )
+
+
+def _gauges(title: str, rule: str, rows: Iterable[Gauge]) -> Gauges:
+    return Gauges(
+        title=title,
+        rule=rule,
+        low_label="0: serial, nothing gained",
+        high_label="1: ideal, the shorter side costs nothing",
+        rows=tuple(rows),
+    )
+
+
+def _common_stretch(runs: tuple[Run, ...]) -> str | None:
+    """Where runs are compared: the longest stretch that was named alike in all of them."""
+    named = [_stretches(run) for run in runs]
+    common = set(named[0]).intersection(*named[1:]) if len(runs) > 1 else set()
+    return max(common, key=lambda name: (named[0][name].span_ns, name)) if common else None
+
+
+def _like_for_like(runs: tuple[Run, ...], name: str) -> Gauges:
+    rule = f"{_IDEAL_RULE} Window: the stretches that record_function named so, all of them together."
+    rows = [_stretch(run, _stretches(run)[name]) for run in runs]
+    return _gauges(f"Fraction of ideal in \u201c{short(name, width=60)}\u201d", rule, rows)
+
+
+def _whole(runs: tuple[Run, ...]) -> Figure:
+    return Figure(
+        title="Fraction of ideal, everything",
+        rule=f"The same over the whole window. {windows(runs)}",
+        rows=tuple(
+            Gauge(label=gauge.label, value=gauge.value, text=gauge.text) for gauge in map(_fraction, runs)
         ),
+    )
+
+
+def _stretches(run: Run) -> dict[str, WindowOverlap]:
+    """Named stretches with a fraction of ideal, each on its longest rank."""
+    found: dict[str, WindowOverlap] = {}
+    for rank in run.analysis.ranks:
+        for window in rank.windows:
+            known = (
+                window.overlap.overlap is not None and window.overlap.overlap.fraction_of_ideal is not None
+            )
+            if known and (window.name not in found or window.span_ns > found[window.name].span_ns):
+                found[window.name] = window
+    return found
+
+
+def _stretch(run: Run, window: WindowOverlap) -> Gauge:
+    overlap = window.overlap.overlap
+    return Gauge(
+        label=run.label,
+        value=None if overlap is None else overlap.fraction_of_ideal,
+        text=fraction_text(overlap),
+        detail="; ".join([*_overlap_details(window.overlap), f"{window.count} of them"]),
     )
 
 
@@ -50,19 +109,30 @@ def _fraction(run: Run) -> Gauge:
             label=run.label, value=None, text=_no_fraction(run.analysis), detail=_why_none(run.analysis)
         )
     overlap = rank.overlap.overlap
-    parts = [
-        f"speedup {ratio_text(overlap.speedup)} where {ratio_text(overlap.ideal_speedup)} is ideal",
-        f"isolated compute {time_text(overlap.compute_ns)} and communication"
-        f" {time_text(overlap.communication_ns)}, together {time_text(overlap.concurrent_ns)}",
-        *_range(run.analysis, rank.rank),
-    ]
-    if rank.overlap.unknown_ns:
-        parts.append(f"{time_text(rank.overlap.unknown_ns)} of kernels have no isolated time")
-    if rank.overlap.source != "measured":
-        parts.append(f"isolated times {rank.overlap.source}")
+    details = [*_overlap_details(rank.overlap), *_range(run.analysis, rank.rank)]
     return Gauge(
-        label=run.label, value=overlap.fraction_of_ideal, text=fraction_text(overlap), detail="; ".join(parts)
+        label=run.label,
+        value=overlap.fraction_of_ideal,
+        text=fraction_text(overlap),
+        detail="; ".join(details),
     )
+
+
+def _overlap_details(estimate: OverlapEstimate) -> list[str]:
+    """The speedup beside its ideal, the times it comes from, and what is not known of them."""
+    overlap = estimate.overlap
+    if overlap is None:
+        return [fraction_reason(None)]
+    details = [
+        f"speedup {ratio_text(overlap.speedup)} of an ideal {ratio_text(overlap.ideal_speedup)}",
+        f"{time_text(overlap.compute_ns)} compute and {time_text(overlap.communication_ns)} communication"
+        f" took {time_text(overlap.concurrent_ns)}",
+    ]
+    if estimate.unknown_ns:
+        details.append(f"{time_text(estimate.unknown_ns)} of kernels have no isolated time")
+    if estimate.source != "measured":
+        details.append(f"isolated times {estimate.source}")
+    return details
 
 
 def _range(analysis: Analysis, middle: int) -> list[str]:
@@ -93,7 +163,7 @@ def _why_none(analysis: Analysis) -> str:
             " never alone"
         )
     return (
-        f"speedup {ratio_text(first.speedup)} where {ratio_text(first.ideal_speedup)} is ideal: below"
+        f"speedup {ratio_text(first.speedup)} of an ideal {ratio_text(first.ideal_speedup)}: below"
         f" {MEANINGFUL_IDEAL_SPEEDUP} there is next to nothing to gain"
     )
 

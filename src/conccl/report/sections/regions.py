@@ -58,9 +58,9 @@ _COST_COLUMNS = (
     Column(label="Kind", help="exposed: no compute beside it; contention: both sides slower together"),
     Column(label="Communication"),
     Column(label="Compute", help="The kernel beside it; where it is exposed, the one before it"),
-    Column(label="Ranks", numeric=True, help="Ranks that have it"),
-    Column(label="Worst rank", numeric=True, help="The rank that pays most"),
-    Column(label="There", numeric=True, help="What it costs that rank"),
+    Column(label="Ranks", numeric=True, help="Ranks that have it", of_rank=True),
+    Column(label="Worst rank", numeric=True, help="The rank that pays most", of_rank=True),
+    Column(label="There", numeric=True, help="What it costs that rank", of_rank=True),
     Column(label="Step", numeric=True),
 )
 _REGION_COLUMNS = (
@@ -73,7 +73,7 @@ _REGION_COLUMNS = (
     Column(label="Speedup", numeric=True),
     Column(label="Ideal", numeric=True, help="Ideal speedup"),
     Column(label="Isolated times", help="measured in the trace, predicted, or unknown"),
-    Column(label="Rank", numeric=True),
+    Column(label="Rank", numeric=True, of_rank=True),
     Column(label="Step", numeric=True),
     Column(label="Start", numeric=True, help="From the start of the rank's window"),
 )
@@ -85,7 +85,7 @@ _EXPOSED_COLUMNS = (
     Column(label="Communication"),
     Column(label="After"),
     Column(label="Before"),
-    Column(label="Rank", numeric=True),
+    Column(label="Rank", numeric=True, of_rank=True),
     Column(label="Step", numeric=True),
     Column(label="Start", numeric=True, help="From the start of the rank's window"),
     Column(label="Might be covered by"),

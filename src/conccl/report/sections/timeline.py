@@ -66,7 +66,7 @@ def _chart(runs: tuple[Run, ...]) -> TimelineChart:
         rule=_RULE + scale,
         legend=LEGEND,
         charts=tuple(run.label for run in runs),
-        notes=tuple(_note(run) for run in runs),
+        notes=_notes(runs),
         data={"names": names.texts, "charts": charts},
     )
 
@@ -108,6 +108,14 @@ def _start_ns(analysis: Analysis, rank: RankAnalysis) -> int:
     return (rank.drawing.origin_ns if rank.drawing else 0) - offset
 
 
+def _notes(runs: tuple[Run, ...]) -> tuple[str, ...]:
+    """What is drawn of each run; said once where it is the same of all."""
+    notes = [_note(run) for run in runs]
+    if len(set(notes)) == 1:
+        return (notes[0],)
+    return tuple(f"{run.label}: {note}" for run, note in zip(runs, notes, strict=True))
+
+
 def _note(run: Run) -> str:
     analysis = run.analysis
     placed = _placed(analysis)
@@ -122,7 +130,7 @@ def _note(run: Run) -> str:
     if len(placed) > 1:
         aligned = "by a shared clock" if _one_clock(analysis) else "at their starts: no clock is shared"
         sentences.append(f"Ranks are aligned {aligned}.")
-    return " ".join([f"{run.label}:" if run.label else "", *sentences]).strip()
+    return " ".join(sentences)
 
 
 def _rank(rank: RankAnalysis, shift_ns: int, names: _Names) -> dict[str, Any]:
