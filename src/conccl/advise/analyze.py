@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from conccl.advise.analysis import Analysis, RulesUsed
 from conccl.advise.drawing import ROWS_DRAWN
 from conccl.advise.join import join, spans
 from conccl.advise.rank import IsolatedTimes, RankFindings, RankOptions, analyze_rank
-from conccl.advise.workers import Died, spread
+from conccl.advise.workers import Died, cpus, spread
 from conccl.core.errors import InputError, TraceError
 from conccl.traces.classify import HostCopies
 from conccl.traces.kineto import read_trace
@@ -155,7 +154,7 @@ def _killed(file: TraceFile, died: Died, /) -> TraceError:
 def _worthwhile(files: Sequence[TraceFile], /) -> int:
     """How many processes pay: a CPU each, and no more than there is work for."""
     work = sum(_packed_nbytes(file) for file in files) // WORTH_A_PROCESS
-    return max(1, min(len(os.sched_getaffinity(0)), len(files), work + 1))
+    return max(1, min(cpus(), len(files), work + 1))
 
 
 def _packed_nbytes(file: TraceFile, /) -> int:

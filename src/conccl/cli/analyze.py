@@ -53,7 +53,9 @@ def analyze(
     """Say where the time of profiler traces goes and what overlap costs: no GPU needed."""
     from conccl.advise.analyze import analyze as analyze_traces  # noqa: PLC0415
     from conccl.advise.drawing import ROWS_DRAWN  # noqa: PLC0415
+    from conccl.advise.workers import keep_freed_memory  # noqa: PLC0415
 
+    keep_freed_memory()
     with _progress() as progress:
         analysis = analyze_traces(
             paths,
