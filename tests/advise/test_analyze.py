@@ -48,6 +48,31 @@ def test_two_ranks_wait_for_the_late_one(tmp_path: Path) -> None:
     assert (first.rank, first.calls, first.exposed_ns, first.wait_ns) == (0, 4, 200 * US, 40 * US)
 
 
+def test_contention_of_collectives_is_measured_on_their_transfer(tmp_path: Path) -> None:
+    """Rank 0 always waits; rank 1's calls, 100 us alone and 150 us under a GEMM, show the transfer."""
+
+    def rows(*, wait: int) -> list[Row]:
+        found = []
+        for i in range(8):
+            at = 1_000_000 * US + (1000 * i + 77 * i * i) * US
+            length = (150 if i % 2 else 100) * US
+            found.append(Row(name=REDUCE, start=at - wait, end=at + length, stream="20", ctas=16))
+            if i % 2:
+                found.append(Row(name=GEMM, start=at - wait, end=at + length))
+        return found
+
+    write_kineto(tmp_path / "a.json", rows(wait=300 * US), rank=0, world_size=2)
+    write_kineto(tmp_path / "b.json", rows(wait=0), rank=1, world_size=2)
+    found = conccl.analyze(tmp_path)
+    (transfer,) = [kernel for kernel in found.contention if kernel.rank is None]
+    assert (transfer.side, transfer.alone_ns, transfer.overlapped_ns) == ("communication", 100 * US, 150 * US)
+    assert transfer.slowdown == pytest.approx(1.5)
+    assert (transfer.excess_ns, transfer.ctas, transfer.waits) == (4 * 50 * US, 16, False)
+    assert transfer.firm
+    assert not any(kernel.firm for kernel in found.contention if kernel.waits)
+    assert any(advice.title == "Compute slows communication" for advice in found.advice)
+
+
 def test_clocks_apart_are_aligned_and_said(tmp_path: Path) -> None:
     write_kineto(tmp_path / "a.json", step_rows(), rank=0, world_size=2)
     write_kineto(tmp_path / "b.json", step_rows(late=60 * US, offset=7_000 * US), rank=1, world_size=2)

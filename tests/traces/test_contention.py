@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from conccl.core.timeline import Activity, Timeline
 from conccl.traces.breakdown import sides_of
-from conccl.traces.contention import Slowdowns, slowdowns, weighted_medians
+from conccl.traces.contention import Slowdowns, slowdowns
+from conccl.traces.slowdown_fit import weighted_medians
 from made_traces import Row, made_timeline
 
 

@@ -108,7 +108,7 @@ def _contention(contention: Sequence[Contention], /, *, ranks: int) -> Iterator[
         slowed = [
             kernel
             for kernel in contention
-            if kernel.side == side and (kernel.excess_ns or 0) > 0 and not kernel.waits
+            if kernel.side == side and (kernel.excess_ns or 0) > 0 and kernel.firm
         ]
         if not slowed:
             continue

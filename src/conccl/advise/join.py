@@ -17,6 +17,7 @@ from conccl.traces.clocks import check_clocks
 from conccl.traces.collectives import Waiting, arrivals, stragglers, summaries
 from conccl.traces.findings import ClockCheck, Unclassified
 from conccl.traces.matching import SHARED_CLOCK_NS, match
+from conccl.traces.transfers import transfer_contention
 
 KEPT = 200
 """Exposed collectives, regions and unclassified kernels that are kept over all ranks."""
@@ -50,6 +51,9 @@ def join(
         for each in findings
     ]
     world_size = max((each.world_size for each in findings if each.world_size), default=None)
+    transfers = transfer_contention(
+        calls, arrived, exposed_ns={rank: each.call_exposed_ns for rank, each in first.items()}
+    )
     exposed = tuple(e for each in findings for e in each.exposed)
     regions = tuple(region for each in findings for region in each.regions)
     analysis = Analysis(
@@ -65,7 +69,7 @@ def join(
         stragglers=stragglers(arrived),
         contention=tuple(
             sorted(
-                (kernel for each in findings for kernel in each.contention),
+                (*(kernel for each in findings for kernel in each.contention), *transfers),
                 key=lambda kernel: -1 if kernel.excess_ns is None else kernel.excess_ns,
                 reverse=True,
             )

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 
 from conccl.core.metrics import Overlap
 
+ENOUGH_INSTANCES = 3
+ALIKE = 0.5
+"""Interquartile range over median below which instances are alike; kernels of unrecorded shapes are not."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSplit:
@@ -159,9 +163,10 @@ class Straggler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contention:
-    """One kernel variant, alone against under the other side, within one trace."""
+    """One kernel variant, alone against under the other side, within one run."""
 
-    rank: int
+    rank: int | None
+    """None: calls matched over ranks, each counted with its transfer alone."""
     name: str
     side: str
     """compute (slowed by communication) or communication (slowed by compute)."""
@@ -185,6 +190,12 @@ class Contention:
     """SMs that the communication takes at most: CTAs of this kernel, or on average of what ran beside it."""
     waits: bool
     """The kernel waits for other ranks, so that its durations differ for more reasons than contention."""
+
+    @property
+    def firm(self) -> bool:
+        """Whether instances are enough, and alike enough when alone, to act on."""
+        enough = min(self.alone_count, self.overlapped_count) >= ENOUGH_INSTANCES
+        return enough and self.alone_spread is not None and self.alone_spread <= ALIKE and not self.waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,8 +36,9 @@ MOST_PLOTTED = 12
 MOST_ROWS = 400
 
 _RULE = (
-    "Kernels of the same name, grid, block and (where recorded) shapes, on one rank. Dots: median duration"
-    " with nothing of the other side beside them, and with any of it. Slowdown is what full overlap costs,"
+    "Kernels of the same name, grid, block and (where recorded) shapes, on one rank; without a rank:"
+    " collectives matched over ranks, counted with their transfer. Dots: median duration with nothing of the other side"
+    " beside them, and with any of it. Slowdown is what full overlap costs,"
     " partial overlap counted by its share; without an instance alone it is unknown. Logarithmic axis; most"
     " time lost first, each name where it lost most."
 )
@@ -114,7 +115,8 @@ def _dumbbell(entry: Contention) -> Dumbbell:
         overlapped=entry.overlapped_ns,
         overlapped_text=time_text(entry.overlapped_ns),
         text=ratio_text(entry.slowdown),
-        detail=f"lost {time_text(entry.excess_ns)}, rank {entry.rank}",
+        detail=f"lost {time_text(entry.excess_ns)}, "
+        + ("transfer over ranks" if entry.rank is None else f"rank {entry.rank}"),
     )
 
 
