@@ -37,8 +37,8 @@ MOST_ROWS = 400
 
 _RULE = (
     "Kernels of the same name, grid, block and (where recorded) shapes, on one rank; without a rank:"
-    " collectives matched over ranks, counted with their transfer. Dots: median duration with nothing of the other side"
-    " beside them, and with any of it. Slowdown is what full overlap costs,"
+    " collectives matched over ranks, counted with their transfer. Dots: median duration with nothing of the"
+    " other side beside them, and with any of it. Slowdown is what full overlap costs,"
     " partial overlap counted by its share; without an instance alone it is unknown. Logarithmic axis; most"
     " time lost first, each name where it lost most."
 )
