@@ -25,6 +25,7 @@ from conccl.traces.findings import (
     Unclassified,
     WindowOverlap,
 )
+from conccl.traces.labels import gpu_windows
 from conccl.traces.matching import CallLabel, RankCalls
 from conccl.traces.regions import IsolatedWork, isolated_work, overlapped_regions
 from conccl.traces.trace import Trace
@@ -265,11 +266,11 @@ def _named_windows(
 ) -> tuple[WindowOverlap, ...]:
     """Stretches that the user named on the GPU, where both sides ran in them."""
     labels = trace.annotations
-    inside = labels.on_gpu & (labels.start_ns >= window_ns[0]) & (labels.end_ns <= window_ns[1])
     found = []
-    for name in np.unique(labels.name_id[inside]):
-        mine = inside & (labels.name_id == name)
-        start, end = labels.start_ns[mine], labels.end_ns[mine]
+    for name in np.unique(labels.name_id[labels.on_gpu]):
+        start, end = gpu_windows(labels, trace.timeline, name=int(name))
+        inside = (start >= window_ns[0]) & (end <= window_ns[1])
+        start, end = start[inside], end[inside]
         both = work.both_ns(start, end)
         if both and not _OF_THE_PROFILER.match(labels.names[name]):
             window = WindowOverlap(

@@ -6,8 +6,9 @@ import re
 
 import numpy as np
 
-from conccl.core.timeline import Ids, Mask, Times
+from conccl.core.timeline import Ids, Mask, Timeline, Times
 from conccl.traces.host_rows import HostRows
+from conccl.traces.intervals import union
 from conccl.traces.trace import Annotations, Step
 
 _STEP = re.compile(r"ProfilerStep\s*[#*]?\s*(\d{1,18})")
@@ -53,6 +54,34 @@ def steps_of(annotations: Annotations, /) -> tuple[Step, ...]:
         if found:
             return tuple(found.values())
     return ()
+
+
+def gpu_windows(annotations: Annotations, timeline: Timeline, /, *, name: int) -> tuple[Times, Times]:
+    """Start and end of the GPU work of each instance of a label.
+
+    An instance's work is what the host launched under it, on all streams together: the profiler itself writes
+    a window for each stream, which would count an instance several times. Where no launch is known, those
+    windows are joined where they overlap.
+    """
+    mine = annotations.name_id == name
+    host = mine & ~annotations.on_gpu
+    launch_ns = timeline.columns["launch_ns"]
+    if not host.any() or not (launch_ns >= 0).any():
+        windows = union(
+            annotations.start_ns[mine & annotations.on_gpu], annotations.end_ns[mine & annotations.on_gpu]
+        )
+        return windows.start_ns, windows.end_ns
+    order = np.argsort(launch_ns, kind="stable")
+    launched = launch_ns[order]
+    first = np.searchsorted(launched, annotations.start_ns[host], side="left")
+    beyond = np.searchsorted(launched, annotations.end_ns[host], side="right")
+    pairs = np.stack((first, beyond), axis=1)[beyond > first].ravel()
+    # reduceat takes [first, beyond) at every other place; a last entry lets ``beyond`` be the end.
+    start = np.append(timeline.start_ns[order], np.iinfo(np.int64).max)
+    end = np.append(timeline.end_ns[order], np.iinfo(np.int64).min)
+    if not len(pairs):
+        return start[:0], end[:0]
+    return np.minimum.reduceat(start, pairs)[::2], np.maximum.reduceat(end, pairs)[::2]
 
 
 def steps_at(times: Times, known: Mask, steps: tuple[Step, ...], /) -> Ids:

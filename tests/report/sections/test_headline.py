@@ -125,7 +125,7 @@ def test_compared_runs_lead_with_the_longest_stretch_named_in_all_of_them():
     assert second_block.figures[0].title == "Fraction of ideal, everything"
     assert [row.text for row in second_block.figures[0].rows] == ["0.00", "0.00"]
     assert [row.text for row in first_block.rows] == ["0.24", "1.00"]
-    assert first_block.rows[0].detail.endswith("6 of them")
+    assert first_block.rows[0].detail.endswith("6 stretches")
 
 
 def test_a_run_alone_leads_with_its_whole_window():

@@ -98,7 +98,7 @@ def _stretch(run: Run, window: WindowOverlap) -> Gauge:
         label=run.label,
         value=None if overlap is None else overlap.fraction_of_ideal,
         text=fraction_text(overlap),
-        detail="; ".join([*_overlap_details(window.overlap), f"{window.count} of them"]),
+        detail="; ".join([*_overlap_details(window.overlap), f"{window.count} stretches"]),
     )
 
 
