@@ -31,7 +31,7 @@ class Segments:
     def read(self, start: int, stop: int, /, *, access: int, lane: int, waits: list[int]) -> None:
         """Read [start, stop); append the accesses to wait for to ``waits``."""
         index = self._cut(start)
-        end = self._cut(stop)
+        end = index + 1 if self._starts[index + 1] == stop else self._cut(stop)
         for one in range(index, end):
             waits.append(self._writers[one])
             self._readers[one][lane] = access
@@ -39,16 +39,20 @@ class Segments:
     def write(self, start: int, stop: int, /, *, access: int, waits: list[int]) -> None:
         """Write [start, stop); append the accesses to wait for to ``waits``."""
         index = self._cut(start)
-        end = self._cut(stop)
+        end = index + 1 if self._starts[index + 1] == stop else self._cut(stop)
         for one in range(index, end):
             readers = self._readers[one]
             if readers:  # they waited for the writer
                 waits.extend(readers.values())
             else:
                 waits.append(self._writers[one])
-        self._starts[index:end] = [start]
-        self._writers[index:end] = [access]
-        self._readers[index:end] = [{}]
+        if end == index + 1:
+            self._writers[index] = access
+            self._readers[index] = {}
+        else:
+            self._starts[index:end] = [start]
+            self._writers[index:end] = [access]
+            self._readers[index:end] = [{}]
 
     def finish(self, waits: list[int], /) -> None:
         """Append the accesses after which nobody touches the buffer."""

@@ -114,7 +114,7 @@ def _mismatches(issued: Issued) -> Iterator[Finding]:
                 )
             mine.add(call.key)
             other_rank, other = first.setdefault(call.key, (rank, call))
-            if _matches(other, call):
+            if rank == other_rank or _matches(other, call):
                 continue
             yield Finding(
                 kind=FindingKind.MISMATCH,
@@ -132,7 +132,7 @@ _PAIRS = {CollectiveKind.SEND: CollectiveKind.RECV, CollectiveKind.RECV: Collect
 
 def _matches(one: Call, other: Call) -> bool:
     sizes = one.nbytes is None or other.nbytes is None or one.nbytes == other.nbytes
-    return sizes and (one is other or one.kind is _PAIRS.get(other.kind, other.kind))
+    return sizes and one.kind is _PAIRS.get(other.kind, other.kind)
 
 
 def _words(call: Call) -> str:

@@ -18,6 +18,7 @@ REDUCING = frozenset({CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER, 
 ROOTED = frozenset(
     {CollectiveKind.BROADCAST, CollectiveKind.REDUCE, CollectiveKind.GATHER, CollectiveKind.SCATTER}
 )
+_WHOLE = frozenset({CollectiveKind.ALL_REDUCE, CollectiveKind.BROADCAST, CollectiveKind.REDUCE})
 _POINT_TO_POINT = frozenset({CollectiveKind.SEND, CollectiveKind.RECV})
 
 ALIGNMENT = 128
@@ -195,9 +196,9 @@ def layout_of(
     """What this collective has to bring where, checked.
 
     ``ranks`` are the group's ranks in order (None: 0 and up), ``root`` is one of them (None: the first); in
-    send and recv it is the sender. ``split_nbytes`` gives uneven blocks:
-    bytes for each rank, or for all_to_all a row for each rank with its bytes for each other. Without it bytes
-    that the ranks do not divide are spread as evenly as elements allow.
+    send and recv it is the sender. ``split_nbytes`` gives uneven blocks: bytes for each rank, or for
+    all_to_all a row for each rank with its bytes for each other. Without it, blocks are equal where the ranks
+    divide the elements, and as equal as elements allow where they do not.
     """
     group = tuple(range(collective.ranks)) if ranks is None else tuple(ranks)
     _check_group(collective, group)
@@ -234,7 +235,10 @@ def divide(nbytes: int, pieces: int, unit: int, /) -> list[int]:
 
     Large pieces begin at multiples of `ALIGNMENT`, small ones at multiples of ``unit``.
     """
-    grain = ALIGNMENT if nbytes >= pieces * 8 * ALIGNMENT else unit
+    return _bounds(nbytes, pieces, ALIGNMENT if nbytes >= pieces * 8 * ALIGNMENT else unit)
+
+
+def _bounds(nbytes: int, pieces: int, grain: int) -> list[int]:
     grains = -(-nbytes // grain)
     return [min(nbytes, grains * k // pieces * grain) for k in range(pieces + 1)]
 
@@ -267,7 +271,9 @@ def _sizes(
         return ((0,) * count,) * count
     unit = collective.dtype.nbytes if collective.nbytes % collective.dtype.nbytes == 0 else 1
     if split is None:
-        bounds = divide(collective.nbytes, count, unit)
+        # A block that a rank gets must be exactly its share; pieces of what all get are cut as suits memory.
+        cut = divide if collective.kind in _WHOLE else _bounds
+        bounds = cut(collective.nbytes, count, unit)
         even = tuple(stop - start for start, stop in pairwise(bounds))
         return (even,) * count
     rows = tuple(tuple(row) if isinstance(row, Sequence) else (row,) for row in split)

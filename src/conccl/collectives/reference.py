@@ -45,9 +45,9 @@ def _reduced(layout: Layout, inputs: Sequence[Bytes]) -> Bytes:
     collective = layout.collective
     values = [decode(given, collective.dtype) for given in inputs]
     if values[0].dtype.kind == "f":  # in fp64, so that only the last rounding counts
-        wide = [one.astype(np.float64).view(np.uint8) for one in values]
-        total = combine(wide, dtype=DType.FP64, reduce_op=collective.reduce_op, divisor=layout.count)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
+            wide = [one.astype(np.float64).view(np.uint8) for one in values]
+            total = combine(wide, dtype=DType.FP64, reduce_op=collective.reduce_op, divisor=layout.count)
             return encode(total.view(np.float64), collective.dtype)
     return combine(inputs, dtype=collective.dtype, reduce_op=collective.reduce_op, divisor=layout.count)
 
