@@ -161,7 +161,7 @@ def test_plans_round_trip_through_json_and_pickle(one: Plan):
 
 
 def test_a_large_plan_is_checked_in_linear_time():
-    """Four times the tasks may take ten times as long at most (the best of five runs each)."""
+    """Eight times the tasks may take twenty times as long at most; 64 times would be quadratic."""
 
     def best(count: int) -> float:
         tasks = tuple(
@@ -169,10 +169,10 @@ def test_a_large_plan_is_checked_in_linear_time():
         )
         times = []
         for _ in range(5):
-            start = time.perf_counter()
+            start = time.process_time()
             one = plan(*tasks)
             one.task(f"t{count - 1}")
-            times.append(time.perf_counter() - start)
+            times.append(time.process_time() - start)
         return min(times)
 
-    assert best(8000) < 10 * best(2000)
+    assert best(8000) < 20 * best(1000)
