@@ -12,6 +12,7 @@ import pytest
 
 from browser import Browser, browser
 from conccl.advise.analysis import Analysis, Drawing
+from conccl.advise.analyze import analyze
 from conccl.core.timeline import Activity
 from conccl.report.html import write_html
 from example_analysis import HOSTILE, MS, analysis, hostile_analysis, rank_analysis
@@ -95,6 +96,27 @@ def test_loads_without_console_messages_and_without_asking_for_anything(
     assert chromium.requests() == [(tmp_path / "page.html").as_uri()]
 
 
+def test_the_shipped_example_shows_its_difference_at_a_glance(chromium: Browser, tmp_path: Path):
+    # GIVEN the two recorded steps, copies by SMs and by copy engines
+    examples = Path(__file__).resolve().parents[2] / "examples" / "overlap_step"
+    runs = {
+        label: analyze([examples / f"{name}.pt.trace.json.gz"], host_copies="communication", processes=1)
+        for label, name in (("SM kernels", "sm"), ("copy engines", "ce"))
+    }
+    # WHEN both stand on one page
+    show(chromium, tmp_path, runs)
+    # THEN the first screen tells serial from ideal, and the timelines share their scale
+    sm, ce = (float(text) for text in chromium.run(READINGS, "#headline .big"))
+    assert sm < 0.4
+    assert ce > 0.85
+    assert chromium.run(READINGS, "#timeline .chart h4") == ["SM kernels", "copy engines"]
+    assert chromium.run(
+        "return document.querySelector('#headline .needle').getBoundingClientRect().top < 900"
+    )
+    assert chromium.console() == []
+    assert (tmp_path / "page.html").stat().st_size < 1_000_000
+
+
 def test_hostile_names_are_text_and_nothing_of_them_runs(chromium: Browser, tmp_path: Path):
     show(chromium, tmp_path, hostile_analysis())
     assert chromium.run("return window.hacked") is None
@@ -122,6 +144,7 @@ def test_the_policy_stops_a_script_even_where_escaping_failed(chromium: Browser,
     assert any("Content Security Policy" in message for message in chromium.console())
 
 
+READINGS = "return [...document.querySelectorAll(arguments[0])].map((node) => node.textContent)"
 SORTED = """
 const [title, label] = arguments;
 const blocks = [...document.querySelectorAll('.block.table')];

@@ -37,6 +37,9 @@ def analyze(
     perfetto: Annotated[
         Path | None, typer.Option("--perfetto", help="Write a trace with overlap lanes for Perfetto.")
     ] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", help="Write a CSV file for each table into this folder.")
+    ] = None,
     step: Annotated[int | None, typer.Option("--step", help="Only what this step launched.")] = None,
     rank: Annotated[int | None, typer.Option("--rank", help="Only this rank.")] = None,
     rules: Annotated[
@@ -87,6 +90,11 @@ def analyze(
 
         write_perfetto(analysis, path=perfetto)
         typer.echo(f"wrote {perfetto}", err=True)
+    if csv is not None:
+        from conccl.report.tables import write_csv  # noqa: PLC0415
+
+        for written in write_csv(analysis, folder=csv):
+            typer.echo(f"wrote {written}", err=True)
     for problem in analysis.problems:
         typer.echo(f"conccl: not read: {problem}", err=True)
     if analysis.problems:

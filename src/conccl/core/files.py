@@ -10,11 +10,12 @@ from pathlib import Path
 from conccl.core.errors import OutputError
 
 
-def write_file(path: Path, chunks: Iterable[bytes], /) -> None:
+def write_file(path: str | Path, chunks: Iterable[bytes], /) -> None:
     """Write the chunks to a file, made with the folders it lies in; one that ends in .gz is compressed.
 
     What stood there is replaced. Raises `OutputError` where the path cannot be written.
     """
+    path = Path(path)
     if "\0" in str(path):
         raise OutputError(f"cannot write {str(path)!r}: a path has no null bytes. Give another path.")
     try:

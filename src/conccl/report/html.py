@@ -35,7 +35,7 @@ def write_html(
     analyses: Analysis | Mapping[str, Analysis],
     /,
     *,
-    path: Path,
+    path: str | Path,
     title: str = "Overlap of computation and communication",
 ) -> None:
     """Write one self-contained page of one analysis, or of several under their labels, to a file."""

@@ -57,7 +57,7 @@ def render_page(page: Page, /) -> str:
     )
 
 
-def write_page(page: Page, /, *, path: Path) -> None:
+def write_page(page: Page, /, *, path: str | Path) -> None:
     """Write the page to a file, replacing what stood there; `OutputError` where that cannot be."""
     # A lone surrogate, which some traces hold, has no UTF-8 form.
     write_file(path, [render_page(page).encode("utf-8", "replace")])

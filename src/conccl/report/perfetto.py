@@ -12,7 +12,7 @@ from conccl.core.timeline import Clock, Lane, Timeline
 from conccl.traces.chrome import Track, state_tracks, step_track, write_chrome
 
 
-def write_perfetto(analysis: Analysis, /, *, path: Path) -> None:
+def write_perfetto(analysis: Analysis, /, *, path: str | Path) -> None:
     """Write every rank's drawn window (.json, or .json.gz compressed); ranks stand on their common clock.
 
     Raises `OutputError` where the path cannot be written.

@@ -20,11 +20,11 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What spreadsheets evaluate (OWASP, CSV injection)."""
 
 
-def write_csv(analysis: Analysis, /, *, folder: Path) -> tuple[Path, ...]:
+def write_csv(analysis: Analysis, /, *, folder: str | Path) -> tuple[Path, ...]:
     """Write a file for each table that has rows; `OutputError` where the folder cannot be written."""
     paths = []
     for name, rows in csv_tables(analysis).items():
-        path = folder / f"{name}.csv"
+        path = Path(folder) / f"{name}.csv"
         # A lone surrogate, which some traces hold, has no UTF-8 form.
         write_file(path, [csv_text(rows).encode("utf-8", "replace")])
         paths.append(path)

@@ -182,7 +182,7 @@ def _contention(contentions: tuple[Contention, ...]) -> Table:
             Text(
                 short(contention.side, width=8), style=PALETTE.get(contention.side, PALETTE["idle"]).terminal
             ),
-            *([str(contention.rank)] if ranks else []),
+            *(["all" if contention.rank is None else str(contention.rank)] if ranks else []),
             _ns(contention.alone_ns),
             format_ns(contention.overlapped_ns),
             f"{contention.slowdown:.2f}x",

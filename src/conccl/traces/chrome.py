@@ -42,7 +42,7 @@ class Track:
     category: str = _OVERLAP
 
 
-def write_chrome(timeline: Timeline, /, *, path: Path, tracks: Iterable[Track] | None = None) -> None:
+def write_chrome(timeline: Timeline, /, *, path: str | Path, tracks: Iterable[Track] | None = None) -> None:
     """Write all rows, and the tracks given (None: the overlap lanes of every rank); .json.gz is compressed.
 
     Raises `OutputError` where the path cannot be written.

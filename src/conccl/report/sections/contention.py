@@ -100,14 +100,21 @@ def _group(run: Run) -> DumbbellGroup:
     left_out = len(known) - len(plotted)
     return DumbbellGroup(
         label=run.label,
-        rows=tuple(_dumbbell(entry) for entry in plotted),
+        rows=tuple(_dumbbell(entry, whose=_whose(run, entry)) for entry in plotted),
         note=f"{left_out} more stand in the table." if left_out > 0 else "",
     )
 
 
-def _dumbbell(entry: Contention) -> Dumbbell:
+def _whose(run: Run, entry: Contention) -> str:
+    """Which rank it is about, where there are several."""
+    if len(run.analysis.ranks) == 1:
+        return ""
+    return "all ranks" if entry.rank is None else f"rank {entry.rank}"
+
+
+def _dumbbell(entry: Contention, *, whose: str) -> Dumbbell:
     return Dumbbell(
-        label=short(entry.name, width=44),
+        label=short(entry.name, width=40),
         full=shown(entry.name)[:LONGEST_FULL],
         kind=_kind(entry),
         alone=entry.alone_ns or 0,
@@ -115,8 +122,7 @@ def _dumbbell(entry: Contention) -> Dumbbell:
         overlapped=entry.overlapped_ns,
         overlapped_text=time_text(entry.overlapped_ns),
         text=ratio_text(entry.slowdown),
-        detail=f"lost {time_text(entry.excess_ns)}, "
-        + ("transfer over ranks" if entry.rank is None else f"rank {entry.rank}"),
+        detail=", ".join(filter(None, [f"lost {time_text(entry.excess_ns)}", whose])),
     )
 
 

@@ -81,21 +81,25 @@ def _run_notes(run: Run) -> list[Note]:
 
 def _rules(runs: tuple[Run, ...]) -> str:
     """By which rules kernels were told apart, and whether the ranks share a clock."""
-    sentences = []
-    for run in runs:
-        rules, clock = run.analysis.rules, run.analysis.clock
-        label = f"{run.label}: " if run.label else ""
-        sentences.append(
-            f"{label}kernels classified by rules version {rules.version} ({rules.source}), host copies as"
-            f" {rules.host_copies}."
-        )
-        if clock is not None:
-            corrected = " after correction" if any(clock.offsets_ns.values()) else ""
-            sentences.append(
-                f"Ends of {clock.matched} matched collectives agree across ranks within"
-                f" {time_text(clock.residual_ns)}{corrected}."
-            )
-    return " ".join(dict.fromkeys(sentences))
+    said = [(run.label, _rules_of(run)) for run in runs]
+    if len({sentence for _, sentence in said}) == 1:
+        return said[0][1]
+    return " ".join(f"{label}: {sentence}" for label, sentence in said)
+
+
+def _rules_of(run: Run) -> str:
+    rules, clock = run.analysis.rules, run.analysis.clock
+    sentence = (
+        f"Kernels are classified by rules version {rules.version} ({rules.source}), host copies count as"
+        f" {rules.host_copies}."
+    )
+    if clock is None:
+        return sentence
+    corrected = " after correction" if any(clock.offsets_ns.values()) else ""
+    return (
+        f"{sentence} Ends of {clock.matched} matched collectives agree across ranks within"
+        f" {time_text(clock.residual_ns)}{corrected}."
+    )
 
 
 def _rows_table(runs: tuple[Run, ...]) -> DataTable:
