@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from conccl.core.errors import PlanError
 from conccl.core.executor import FakeExecutor
@@ -60,11 +60,13 @@ def test_a_task_without_a_duration_is_named():
 
 
 @given(plans())
+@settings(max_examples=40)
 def test_the_same_plan_gives_the_same_rows(plan: Plan):
     assert list(fake(plan)) == list(fake(plan))
 
 
 @given(plans())
+@settings(max_examples=40)
 def test_every_dependency_holds(plan: Plan):
     rows = {span.name: span for span in fake(plan)}
     for task in plan.tasks:

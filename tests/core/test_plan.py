@@ -3,7 +3,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from conccl.core.errors import PlanError
 from conccl.core.ops import Elementwise, Memory
@@ -90,6 +90,7 @@ def test_steps_are_numbered_task_by_task():
 
 
 @given(plans())
+@settings(max_examples=40)
 def test_the_order_of_steps_respects_what_each_waits_for(one: Plan):
     steps = one.steps()
     place = {step: index for index, step in enumerate(steps.order)}
@@ -154,6 +155,7 @@ def test_a_part_is_in_order():
 
 
 @given(plans())
+@settings(max_examples=40)
 def test_plans_round_trip_through_json_and_pickle(one: Plan):
     assert from_json_value(to_json_value(one), Plan) == one
     assert pickle.loads(pickle.dumps(one)) == one
