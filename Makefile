@@ -23,7 +23,9 @@ $(VENV)/dev.stamp: pyproject.toml
 	@touch $@
 
 demo: $(VENV)/core.stamp  ## Analyse the shipped example traces and say where the report is
-	$(BIN)/conccl --version
+	@$(BIN)/python examples/compare_runs.py $(DEMO)/index.html --title "Streaming weights while computing" \
+	  "SM kernels=examples/overlap_step/sm.pt.trace.json.gz" \
+	  "copy engines=examples/overlap_step/ce.pt.trace.json.gz"
 
 test: check  ## Run all that guards us: style, types, floors, tests, examples (no GPU needed)
 	$(BIN)/pytest -m "not gpu and not soak"
