@@ -25,6 +25,9 @@ HOST_CTAS = (1, 2, 3, 4, 6, 8, 12, 16, 32)
 ENGINE_BANDWIDTH = {"in": 55e9, "out": 55e9, "both": 87e9}
 """Bytes/s expected of the copy engines; only chooses how much is copied."""
 
+UNEQUAL = (0.4, 2.5)
+"""Lengths of a transfer over that of the computation, in further pairs."""
+
 GEMMS = (
     *[(8192, 8192, 8192, 1), (2048, 28672, 4096, 1), (4096, 4096, 4096, 5)],
     *[(512, 4096, 4096, 24), (16, 28672, 4096, 13), (128, 8192, 8192, 20)],
@@ -143,6 +146,35 @@ def measure_pairs(bench: Bench, /, *, past: Callable[[], bool]) -> None:
             for order in ("after", "before"):
                 for priority in ("normal",) if engine else ("normal", "high"):
                     _pair(bench, compute, communication, order=order, priority=priority)
+
+
+def measure_more_pairs(bench: Bench, /, *, past: Callable[[], bool]) -> None:
+    """Copies by very few CTAs, and sides of unequal length."""
+    memory, host = knees(bench)
+    tile_us = _tile_us(bench)
+    sides = [*(_gemm_side(bench.pool, *g) for g in GEMMS), *_other_sides(bench.pool)]
+    for i, compute in enumerate(sides):
+        alone = bench.alone_us(compute)
+        few = [hbm_copy(bench.pool, ctas=4, nbytes=_whole(memory[4] * alone / 1e6))]
+        few += [
+            host_copy(bench.pool, ctas=n, nbytes=_whole(host[way, n] * alone / 1e6), direction=way)
+            for way in ("in", "out")
+            for n in (1, 2, 4)
+        ]
+        for n in (1, 2, 96, 120):
+            _occupied(bench, compute, alone=alone, ctas=n, tile_us=tile_us)
+        unequal = [
+            side
+            for ratio in UNEQUAL
+            for side in _transfers(bench.pool, ratio * alone, memory=memory, host=host)
+            if side.key.get("ctas") in (None, 8, 16) and i % 2 == 0
+        ]
+        for communication in (*few, *unequal):
+            if past():
+                print(f"no time for {communication.key} beside {compute.key} and those after it", flush=True)
+                return
+            for order in ("after", "before"):
+                _pair(bench, compute, communication, order=order, priority="normal")
 
 
 def _pair(bench: Bench, compute: Side, communication: Side, *, order: str, priority: str) -> None:

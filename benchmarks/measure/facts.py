@@ -238,13 +238,14 @@ def _sustained(call: Call) -> Fact:
         marks.append(torch.cuda.Event(enable_timing=True))
         marks[-1].record()
         marks[-2].synchronize()  # one window ahead of the GPU, no more
-        clocks.append(_clock_and_power())
+        clocks.append(clock_and_power())
     torch.cuda.synchronize()
     windows = [round(a.elapsed_time(b) / WINDOW, 5) for a, b in itertools.pairwise(marks)]
     return {"ms": windows, "sm_clock_mhz_and_watts": clocks}
 
 
-def _clock_and_power() -> tuple[int, float] | None:
+def clock_and_power() -> tuple[int, float] | None:
+    """SM clock in MHz and power in W as the driver says; None where it cannot be asked."""
     try:
         import pynvml  # noqa: PLC0415 - reading the clock is a bonus
 

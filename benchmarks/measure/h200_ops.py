@@ -1,7 +1,7 @@
 """Measure on one GPU what the cost and contention models are fitted to.
 
-    python benchmarks/measure/h200_ops.py --out OUT                        # everything, about four minutes
-    python benchmarks/measure/h200_ops.py --out OUT --seconds gemm=20,c3=10   # some sections, with their time
+    python benchmarks/measure/h200_ops.py --out OUT                       # everything, in five minutes
+    python benchmarks/measure/h200_ops.py --out OUT --seconds gemm=20,c3=10   # some, with their time
     python benchmarks/measure/h200_ops.py --out OUT --device cpu --dry-run    # the logic, on few small rows
 
 Each section runs in a process of its own that keeps every row as soon as it is measured, and is started again
@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-SECONDS = {"gemm": 70.0, "models": 75.0, "ops": 85.0, "c3": 40.0}
+SECONDS = {"gemm": 46.0, "models": 84.0, "ops": 145.0, "c3": 42.0, "sustained": 45.0, "c3_more": 35.0}
 """Sections in the order they run, and the time of each."""
 RESTARTS_AT_MOST = 6
 POOL_NBYTES = {"cuda": 8 << 30, "cpu": 1 << 25}
@@ -32,7 +32,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for the rows")
-    parser.add_argument("--seconds", default="", help="time by section: gemm=70,models=75,ops=85,c3=40")
+    parser.add_argument("--seconds", default="", help="time by section: gemm=46,models=84")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--dry-run", action="store_true", help="few small rows")
     parser.add_argument("--worker", choices=tuple(SECONDS), help=argparse.SUPPRESS)
@@ -98,8 +98,10 @@ def _work(name: str, *, arguments: argparse.Namespace) -> int:
         measure_rows(rows, file=file, device=device, seconds=seconds, pool_nbytes=pool)
     elif name == "models":
         model_runs.measure_models(file=file, device=device, seconds=seconds, small=arguments.dry_run)
+    elif name == "sustained":
+        _work_sustained(file, device=device, end=begin + seconds)
     else:
-        _work_c3(file, device=device, end=begin + seconds)
+        _work_c3(name, file, device=device, end=begin + seconds)
     print(f"{name}: {len(file.done)} records, {time.monotonic() - begin:.0f} s", flush=True)
     return 0
 
@@ -119,22 +121,36 @@ def _rows(name: str, *, dry: bool) -> list:
     return [row for group in small for row in group[:: max(1, len(group) // DRY_ROWS)]]
 
 
-def _work_c3(file, *, device: str, end: float) -> None:
+def _work_sustained(file, *, device: str, end: float) -> None:
+    if device != "cuda":
+        print("sustained needs a GPU", flush=True)
+        return
+    from pool import Pool  # noqa: PLC0415
+    from sustained import measure_sustained  # noqa: PLC0415
+
+    pool = Pool(device=device, nbytes=POOL_NBYTES[device])
+    measure_sustained(file=file, pool=pool, seconds=end - time.monotonic())
+
+
+def _work_c3(name: str, file, *, device: str, end: float) -> None:
     if device != "cuda":
         print("c3 needs a GPU", flush=True)
         return
-    from c3_runs import Bench, measure_pairs  # noqa: PLC0415
+    from c3_runs import Bench, measure_more_pairs, measure_pairs  # noqa: PLC0415
     from facts import facts  # noqa: PLC0415
     from pool import Pool  # noqa: PLC0415
 
     pool = Pool(device=device, nbytes=POOL_NBYTES[device])
     bench = Bench(file=file, pool=pool)
+    if name == "c3_more":
+        measure_more_pairs(bench, past=lambda: time.monotonic() > end)
+        return
     measure_pairs(bench, past=lambda: time.monotonic() > end - 10)
-    for name, measure in facts(pool).items():
+    for fact, measure in facts(pool).items():
         if time.monotonic() < end:
             bench.keep(
-                f"fact {name}",
-                lambda measure=measure, name=name: {"section": "fact", "name": name, **measure()},
+                f"fact {fact}",
+                lambda measure=measure, fact=fact: {"section": "fact", "name": fact, **measure()},
             )
 
 
