@@ -46,7 +46,7 @@ def assemble(source: Source, /, *, rules: Rules, host_copies: HostCopies) -> tup
         raise _nothing(source, rows)
     annotations = annotations_of(source.host)
     parts = _Parts(source=source, rows=rows, annotations=annotations, steps=steps_of(annotations))
-    device_of_lane = np.array([device for device, _ in source.gpu.lanes.values])
+    device_of_lane = np.array([device for device, _ in rows.streams])
     devices, numbers = np.unique(device_of_lane, return_inverse=True)
     number = numbers[rows.lane]
     counts = np.bincount(number, minlength=len(devices))
@@ -117,7 +117,6 @@ def _timeline(
 ) -> Timeline:
     rows = parts.rows
     lanes, lane_id = renumbered(rows.lane[mask])
-    streams = [stream for _, stream in parts.source.gpu.lanes.values]
     return Timeline(
         clock=Clock.TRACE,
         start_ns=rows.start_ns[mask],
@@ -125,8 +124,8 @@ def _timeline(
         name_id=rows.name[mask],
         lane_id=lane_id,
         activity=rows.verdict.activity[mask],
-        names=tuple(text for text, _ in parts.source.gpu.names.values),
-        lanes=tuple(Lane(rank=rank, device=device, stream=streams[lane]) for lane in lanes),
+        names=tuple(text for text, _ in parts.source.gpu.all_names),
+        lanes=tuple(Lane(rank=rank, device=device, stream=rows.streams[lane][1]) for lane in lanes),
         columns={
             "step": _steps(parts)[mask],
             "correlation": rows.correlation[mask],

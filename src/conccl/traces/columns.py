@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Numbers = npt.NDArray[np.int32]
 
 _INT64 = np.iinfo(np.int64)
 
 
-class Table:
-    """Values by the number that stands for each: interning."""
+class Table(dict[Any, int]):
+    """Values by the number that stands for each: ``table[value]`` gives a new value the next number."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[Hashable, int] = {}
+    def __missing__(self, value: Any) -> int:
+        number = len(self)
+        self[value] = number
+        return number
 
-    def __len__(self) -> int:
-        return len(self._numbers)
+    def numbers(self, values: Iterable[Any], /) -> Numbers:
+        """The number of each value; what cannot be a key (a list, say) is taken as its text."""
+        values = list(values)
+        try:
+            return np.array([self[value] for value in values], dtype=np.int32)
+        except TypeError:
+            return np.array([self[_hashable(value)] for value in values], dtype=np.int32)
 
-    def number(self, value: Hashable, /) -> int:
-        """The value's number, a new one where it is new."""
-        return self._numbers.setdefault(value, len(self._numbers))
 
-    @property
-    def values(self) -> list[Any]:
-        """The values in the order of their numbers."""
-        return list(self._numbers)
+def _hashable(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_hashable(item) for item in value)
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value
 
 
 class Columns:
@@ -65,7 +74,7 @@ def _integer(value: Any, default: int) -> int:
     return number if _INT64.min <= number <= _INT64.max else default
 
 
-def renumbered(numbers: npt.NDArray[np.int32], /) -> tuple[list[int], npt.NDArray[np.int32]]:
+def renumbered(numbers: Numbers, /) -> tuple[list[int], Numbers]:
     """The numbers that occur, and the entries as indices into them; -1 stays -1."""
     used = np.unique(numbers[numbers >= 0])
     return used.tolist(), np.where(numbers >= 0, np.searchsorted(used, numbers), -1).astype(np.int32)

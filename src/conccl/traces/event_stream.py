@@ -8,6 +8,7 @@ What surrounds ``traceEvents`` is kept apart as the trace's metadata.
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Iterator
 
@@ -15,17 +16,20 @@ import msgspec
 
 from conccl.core.errors import TraceError
 from conccl.core.units import MIB, format_bytes
-from conccl.traces.events import Event, decode_events, decode_odd_event
+from conccl.traces.event_decoder import EventDecoder, batch_of
+from conccl.traces.events import Batch, Event
 from conccl.traces.metadata import NESTING, TOKEN, Metadata, depth_at, parse_metadata
+from conccl.traces.odd_events import read_odd_event
 from conccl.traces.unpacking import BLOCK, Bytes
 
 EVENT_LIMIT = 64 * MIB
 """No single event, and no metadata before or after the events, may be longer: there the file is malformed."""
 
 _BOUNDARY = re.compile(rb"\}\s*,\s*\{")
-_TAIL = 64 << 10
+_TAIL = 8 << 10
 _ARRAY_ENDED = re.compile(r"trailing characters \(byte (\d+)\)")
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*')
+_OPENING, _CLOSING = b"{]"
 _SPACE = b" \t\r\n"
 
 
@@ -42,22 +46,21 @@ class EventStream:
         self.odd_events = 0
         """Events that could not be read; they are left out."""
         self.first_odd_place = ""
-        self.batch_text = b""
-        """The text that the batch just given was in."""
         self._source = source
         self._path = path
-        self._buffer = b""
-        self._offset = 0  # of the buffer in the file
+        self._decode = EventDecoder()
+        self._text = bytearray(b"[")  # what is not decoded yet, behind a bracket that makes it an array
+        self._offset = -1  # of that text in the file
         self._at_end = False
         self._head = b""
 
-    def __iter__(self) -> Iterator[list[Event]]:
+    def __iter__(self) -> Iterator[Batch]:
         self._find_events()
         while True:
             batch, used, ended = self._next_batch()
             if batch:
-                self.batch_text = self._buffer
                 yield batch
+            del batch  # its events refer to the text
             self._drop(used)
             if ended:
                 self._read_metadata()
@@ -67,112 +70,115 @@ class EventStream:
                 self.metadata = parse_metadata(self._head + b"[]}") or Metadata()
                 return
 
-    # -- the buffer
-
     def _fill(self, nbytes: int = BLOCK) -> None:
         """Append the next bytes; at the end of the file, say so."""
         block = self._source.read(nbytes)
-        if block:
-            self._buffer = self._buffer + block if self._buffer else block
-        else:
-            self._at_end = True
+        self._at_end = self._at_end or not block
+        self._text += block
 
-    def _drop(self, nbytes: int) -> None:
-        self._buffer = self._buffer[nbytes:]
-        self._offset += nbytes
+    def _drop(self, end: int) -> None:
+        """Forget the text up to here; a new buffer, since events may still refer to the old one."""
+        self._offset += end - 1
+        self._text = bytearray(b"[") + memoryview(self._text)[end:]
 
     def _error(self, problem: str, remedy: str) -> TraceError:
-        return TraceError(path=self._path, place=f"byte {self._offset}", problem=problem, remedy=remedy)
-
-    # -- before the events
+        place = f"byte {max(self._offset, 0)}"
+        return TraceError(path=self._path, place=place, problem=problem, remedy=remedy)
 
     def _find_events(self) -> None:
-        """Leave the buffer just behind the bracket that opens the events."""
-        self._fill(BLOCK // 16)
-        start = self._buffer.lstrip(_SPACE + b"\xef\xbb\xbf")[:1]
+        """Leave the text just behind the bracket that opens the events."""
+        self._fill(BLOCK // 4)
+        start = self._text[1:].lstrip(_SPACE + b"\xef\xbb\xbf")[:1]
         if not start:
-            raise self._error(*_EMPTY) if self._at_end else self._error(*_NOT_JSON)
+            raise self._error(*(_EMPTY if self._at_end else _NOT_JSON))
         if start == b"[":  # Chrome's bare array of events
-            self._drop(self._buffer.index(b"[") + 1)
+            self._drop(self._text.index(b"[", 1) + 1)
             return
         if start != b"{":
             raise self._error(*_NOT_JSON)
-        while (bracket := _events_bracket(self._buffer)) is None:
+        while (bracket := _events_bracket(bytes(self._text[1:]))) is None:
             if self._at_end:
                 raise self._without_events()
-            if len(self._buffer) > EVENT_LIMIT:
+            if len(self._text) > EVENT_LIMIT:
                 raise self._error(
                     f"no traceEvents within the first {format_bytes(EVENT_LIMIT)}",
                     "Give a Kineto (Chrome) trace.",
                 )
-            self._fill()
-        self._head = self._buffer[:bracket]
-        self._drop(bracket + 1)
+            self._fill(max(BLOCK, len(self._text)))
+        self._head = bytes(self._text[1 : bracket + 1])
+        self._drop(bracket + 2)
 
     def _without_events(self) -> TraceError:
-        damage = self._source.damage
-        if damage:
-            return self._error(f"truncated before its first event: {damage}", "Copy it again.")
-        if parse_metadata(self._buffer) is None:
+        if self._source.damage:
+            return self._error(f"truncated before its first event: {self._source.damage}", "Copy it again.")
+        if parse_metadata(bytes(self._text[1:])) is None:
             return self._error("no JSON, or truncated before its first event", "Give a complete JSON trace.")
         return self._error(
             "JSON without traceEvents", "Give a Kineto (Chrome) trace, as torch.profiler writes."
         )
 
-    # -- the events
-
-    def _next_batch(self) -> tuple[list[Event], int, bool]:
-        """Events from the buffer, the bytes that they took, and whether the array of events has ended."""
-        self._fill(max(BLOCK, len(self._buffer)))
-        cut = len(self._buffer) if self._at_end else _last_boundary(self._buffer)
+    def _next_batch(self) -> tuple[Batch, int, bool]:
+        """Events from the text, where they end in it, and whether the array of events has ended there."""
+        self._fill(max(BLOCK, len(self._text)))
+        if self._at_end:
+            self._text += b" "
+        cut = len(self._text) - 1 if self._at_end else _last_boundary(self._text)
         if cut:
+            closed = self._text[cut]
+            self._text[cut] = _CLOSING
             try:
-                return decode_events(b"[%b]" % self._buffer[:cut]), self._behind_comma(cut), False
+                batch = self._decode(memoryview(self._text)[: cut + 1])
             except (msgspec.MsgspecError, RecursionError) as error:
+                self._text[cut] = closed
                 if ended := _ARRAY_ENDED.search(str(error)):
-                    bracket = self._buffer.rindex(b"]", 0, int(ended[1]) - 1)
-                    return decode_events(b"[%b]" % self._buffer[:bracket]), bracket, True
+                    bracket = self._text.rindex(b"]", 0, int(ended[1]))
+                    return self._decode(memoryview(self._text)[: bracket + 1]), bracket, True
+            else:
+                self._text[cut] = closed
+                return batch, self._behind_comma(cut), False
         return self._careful_batch()
 
-    def _careful_batch(self) -> tuple[list[Event], int, bool]:
-        """The complete events in the buffer one by one, those that cannot be read left out."""
-        batch: list[Event] = []
-        end = 0
-        for start, end, kind in _scan(self._buffer):
-            if kind == "end":
-                return batch, end, True
-            event = decode_odd_event(self._buffer[start:end]) if kind == "event" else None
+    def _careful_batch(self) -> tuple[Batch, int, bool]:
+        """The complete events in the text one by one, those that cannot be read left out."""
+        text = bytes(self._text)
+        events: list[Event] = []
+        end = 1
+        for start, stop, what in _scan(text, 1):
+            end = stop
+            if what is _Piece.ARRAY_END:
+                return batch_of(events), end, True
+            event = read_odd_event(text[start:stop]) if what is _Piece.OBJECT else None
             if event is None:
                 self._note_odd(start)
             else:
-                batch.append(event)
-        self._at_end = self._at_end or (not end and len(self._buffer) > EVENT_LIMIT)
-        return batch, self._behind_comma(end), False
+                events.append(event)
+        self._at_end = self._at_end or (end == 1 and len(text) > EVENT_LIMIT)
+        return batch_of(events), self._behind_comma(end), False
 
     def _behind_comma(self, cut: int) -> int:
         """The place behind the comma that follows an event, if it is there."""
-        behind = _COMMA.match(self._buffer, cut)
-        return behind.end() if behind and cut else cut
+        behind = _COMMA.match(self._text, cut)
+        return behind.end() if behind and cut > 1 else cut
 
     def _note_odd(self, start: int) -> None:
         self.odd_events += 1
         self.first_odd_place = self.first_odd_place or f"byte {self._offset + start}"
 
-    # -- behind the events
-
     def _read_metadata(self) -> None:
         if not self._head:
             return
-        while not self._at_end and len(self._buffer) <= EVENT_LIMIT:
+        while not self._at_end and len(self._text) <= EVENT_LIMIT:
             self._fill()
-        metadata = parse_metadata(self._head + b"[" + self._buffer)
+        metadata = parse_metadata(self._head + self._text)
         if metadata is None:
             self._note_truncation()
             metadata = parse_metadata(self._head + b"[]}")
         self.metadata = metadata or Metadata()
 
     def _note_truncation(self) -> None:
-        self.truncated = self._source.damage or f"the JSON breaks off or is malformed at byte {self._offset}"
+        self.truncated = (
+            self._source.damage or f"the JSON breaks off or is malformed at byte {max(self._offset, 0)}"
+        )
 
 
 _EMPTY = ("the file is empty", "Record it again; torch.profiler writes the file when it stops.")
@@ -180,7 +186,7 @@ _NOT_JSON = ("not JSON", "Give a Kineto trace: .json, .json.gz or .tar.gz.")
 _COMMA = re.compile(rb"\s*,")
 
 
-def _last_boundary(text: bytes) -> int:
+def _last_boundary(text: bytes | bytearray) -> int:
     """The end of the event before the last place that looks like a boundary of events; 0: none."""
     for start in (max(0, len(text) - _TAIL), 0):
         places = [match.start() for match in _BOUNDARY.finditer(text, start)]
@@ -197,20 +203,27 @@ def _events_bracket(text: bytes) -> int | None:
     return None
 
 
-def _scan(text: bytes) -> Iterator[tuple[int, int, str]]:
-    """Start and end of each complete value in an array's text: "event", "odd" or the array's "end"."""
+class _Piece(enum.Enum):
+    """What a careful look finds in the text of an array."""
+
+    OBJECT = "an event"
+    OTHER = "something that is no event"
+    ARRAY_END = "the bracket that closes the array"
+
+
+def _scan(text: bytes, start: int) -> Iterator[tuple[int, int, _Piece]]:
+    """Start and end of each complete value of an array whose opening bracket lies before ``start``."""
     depth = 0
-    start = 0
-    for token in TOKEN.finditer(text):
-        what = token[0]
-        if what == b'"':  # a string that has not ended yet
+    begin = start
+    for token in TOKEN.finditer(text, start):
+        if token[0] == b'"':  # a string that has not ended yet
             return
-        step = NESTING.get(what, 0)
+        step = NESTING.get(token[0], 0)
         if depth == 0 and step == 1:
-            start = token.start()
+            begin = token.start()
         depth += step
         if depth < 0:
-            yield token.start(), token.start(), "end"
+            yield token.start(), token.start(), _Piece.ARRAY_END
             return
         if depth == 0 and step == -1:
-            yield start, token.end(), "event" if text[start : start + 1] == b"{" else "odd"
+            yield begin, token.end(), _Piece.OBJECT if text[begin] == _OPENING else _Piece.OTHER

@@ -1,35 +1,61 @@
-"""Events of a trace as they stand in the file: only the fields that are asked for, numbers as text.
+"""Events of a trace as they stand in the file: only the fields that are asked for, times as text.
 
-msgspec skips what the types do not name, so an event of a megabyte of stack frames costs a scan. Times stay
-text (`conccl.traces.times` reads them exactly) and arguments stay text until a row turns out to be wanted.
+msgspec skips what a type does not name. `conccl.traces.times` reads times exactly; arguments of labels and
+operators stay text until one turns out to be wanted.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+import enum
+from typing import Any
 
 import msgspec
 
-_NOTHING = msgspec.Raw(b"")
-_NO_ARGUMENTS = msgspec.Raw(b"{}")
-
-Arguments = TypeVar("Arguments")
+NOTHING = msgspec.Raw(b"")
+NO_ARGUMENTS = msgspec.Raw(b"{}")
 
 
-class Event(msgspec.Struct, gc=False):
-    """One entry of ``traceEvents``."""
+class Category(enum.Enum):
+    """What the reader does with an event, by Kineto's ``cat``."""
 
-    ph: str = ""
-    cat: str = ""
-    name: str = ""
-    ts: msgspec.Raw = _NOTHING
-    dur: msgspec.Raw = _NOTHING
-    pid: Any = None
-    tid: Any = None
-    id: Any = None
-    args: msgspec.Raw = _NO_ARGUMENTS
+    KERNEL = "kernel"
+    MEMCPY = "memcpy"
+    MEMSET = "memset"
+    LAUNCH = "launch"
+    LABEL = "label"
+    GPU_LABEL = "label of GPU work"
+    OP = "operator"
+    SYNC = "synchronisation"
+
+
+GPU_WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
+
+CATEGORIES = {
+    "kernel": Category.KERNEL,
+    "concurrent_kernel": Category.KERNEL,
+    "gpu_memcpy": Category.MEMCPY,
+    "memcpy": Category.MEMCPY,
+    "gpu_memset": Category.MEMSET,
+    "memset": Category.MEMSET,
+    "cuda_runtime": Category.LAUNCH,
+    "cuda_driver": Category.LAUNCH,
+    "hip_runtime": Category.LAUNCH,
+    "hip_driver": Category.LAUNCH,
+    "xpu_runtime": Category.LAUNCH,
+    "xpu_driver": Category.LAUNCH,
+    "runtime": Category.LAUNCH,
+    "driver": Category.LAUNCH,
+    "privateuse1_runtime": Category.LAUNCH,
+    "privateuse1_driver": Category.LAUNCH,
+    "user_annotation": Category.LABEL,
+    "gpu_user_annotation": Category.GPU_LABEL,
+    "cpu_op": Category.OP,
+    "operator": Category.OP,
+    "cuda_sync": Category.SYNC,
+    "hip_sync": Category.SYNC,
+    "gpu_sync": Category.SYNC,
+}
+"""In lower case; old generations of Kineto capitalise some."""
 
 
 class GpuArguments(msgspec.Struct, gc=False):
@@ -38,115 +64,93 @@ class GpuArguments(msgspec.Struct, gc=False):
     device: Any = None
     stream: Any = None
     correlation: Any = -1
-    external_id: Any = msgspec.field(default=-1, name="External id")
-    old_external_id: Any = msgspec.field(default=-1, name="external id")
-    grid: msgspec.Raw = _NOTHING
-    block: msgspec.Raw = _NOTHING
+    grid: Any = None
+    block: Any = None
     nbytes: Any = msgspec.field(default=0, name="bytes")
     graph_node: Any = msgspec.field(default=0, name="graph node id")
     from_device: Any = msgspec.field(default=None, name="fromDevice")
     to_device: Any = msgspec.field(default=None, name="toDevice")
     collective: Any = msgspec.field(default=None, name="Collective name")
+    group: Any = msgspec.field(default=None, name="Process Group Name")
+    group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
+    group_size: Any = msgspec.field(default=None, name="Group size")
+    sequence: Any = msgspec.field(default=None, name="Seq")
+    dtype: Any = None
+    in_elements: Any = msgspec.field(default=None, name="In msg nelems")
+    out_elements: Any = msgspec.field(default=None, name="Out msg nelems")
 
 
 class LaunchArguments(msgspec.Struct, gc=False):
     """What the reader uses of a runtime call's arguments."""
 
     correlation: Any = -1
-    external_id: Any = msgspec.field(default=-1, name="External id")
-    old_external_id: Any = msgspec.field(default=-1, name="external id")
 
 
 class OpArguments(msgspec.Struct, gc=False):
     """What the reader uses of a host operator's arguments."""
 
-    external_id: Any = msgspec.field(default=-1, name="External id")
-    input_dims: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Dims")
-    input_types: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input type")
+    input_dims: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Dims")
 
 
-decode_events = msgspec.json.Decoder(list[Event]).decode
-decode_gpu_arguments = msgspec.json.Decoder(list[GpuArguments]).decode
-decode_launch_arguments = msgspec.json.Decoder(list[LaunchArguments]).decode
-decode_op_arguments = msgspec.json.Decoder(list[OpArguments]).decode
+class Event(msgspec.Struct, gc=False):
+    """One entry of ``traceEvents``, of whatever category."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    ts: msgspec.Raw = NOTHING
+    dur: msgspec.Raw = NOTHING
+    pid: Any = None
+    tid: Any = None
+    args: msgspec.Raw = NO_ARGUMENTS
 
 
-def decode_each(
-    texts: Sequence[bytes], decode: Callable[[bytes], list[Arguments]], nothing: type[Arguments], /
-) -> list[Arguments]:
-    """The arguments in each text; those that are no fitting object are as if they were empty."""
-    try:
-        return decode(b"[%b]" % b",".join(texts))
-    except (msgspec.MsgspecError, RecursionError):
-        return [_decode_one(text, decode, nothing) for text in texts]
+class GpuEvent(msgspec.Struct, gc=False):
+    """A kernel, copy or memset."""
+
+    ph: str = ""
+    name: str = ""
+    ts: msgspec.Raw = NOTHING
+    dur: msgspec.Raw = NOTHING
+    pid: Any = None
+    tid: Any = None
+    args: GpuArguments | None = None
 
 
-def _decode_one(
-    text: bytes, decode: Callable[[bytes], list[Arguments]], nothing: type[Arguments]
-) -> Arguments:
-    try:
-        return decode(b"[%b]" % bytes(text))[0]
-    except (msgspec.MsgspecError, RecursionError):
-        return nothing()
+class LaunchEvent(msgspec.Struct, gc=False):
+    """A call of the CUDA or HIP runtime or driver."""
+
+    ph: str = ""
+    name: str = ""
+    ts: msgspec.Raw = NOTHING
+    pid: Any = None
+    tid: Any = None
+    args: LaunchArguments | None = None
 
 
-_decode_event = msgspec.json.Decoder(Event).decode
+class HostEvent(msgspec.Struct, gc=False):
+    """A label or an operator of the host (or a label's shadow on the GPU)."""
+
+    ph: str = ""
+    name: str = ""
+    ts: msgspec.Raw = NOTHING
+    dur: msgspec.Raw = NOTHING
+    pid: Any = None
+    tid: Any = None
+    args: msgspec.Raw = NO_ARGUMENTS
 
 
-def decode_odd_event(text: bytes, /) -> Event | None:
-    """One event that the strict decoder refused, read leniently; None where it is no JSON object at all.
+SHAPES: dict[Category, type[GpuEvent] | type[LaunchEvent] | type[HostEvent]] = {
+    Category.KERNEL: GpuEvent,
+    Category.MEMCPY: GpuEvent,
+    Category.MEMSET: GpuEvent,
+    Category.LAUNCH: LaunchEvent,
+    Category.LABEL: HostEvent,
+    Category.GPU_LABEL: HostEvent,
+    Category.OP: HostEvent,
+    Category.SYNC: HostEvent,
+}
+"""The type of each category's events."""
 
-    Names that are not UTF-8 get replacement characters, NaN and Infinity stay visible as the text of a time,
-    and a field of an unexpected type is taken as its text.
-    """
-    try:
-        return _decode_event(text)
-    except (msgspec.MsgspecError, RecursionError):
-        pass
-    try:
-        fields = json.loads(text.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return None
-    return _event_of(fields) if isinstance(fields, dict) else None
-
-
-def _event_of(fields: dict[str, Any]) -> Event | None:
-    def text_of(key: str) -> str:
-        value = fields.get(key, "")
-        return _printable(value if isinstance(value, str) else json.dumps(value))
-
-    def raw_of(key: str) -> msgspec.Raw:
-        if key not in fields:
-            return _NOTHING
-        return msgspec.Raw(_printable(json.dumps(_finite(fields[key]))).encode())
-
-    try:
-        return Event(
-            ph=text_of("ph"),
-            cat=text_of("cat"),
-            name=text_of("name"),
-            ts=raw_of("ts"),
-            dur=raw_of("dur"),
-            pid=fields.get("pid"),
-            tid=fields.get("tid"),
-            id=fields.get("id"),
-            args=raw_of("args") if "args" in fields else _NO_ARGUMENTS,
-        )
-    except RecursionError:
-        return None
-
-
-def _printable(text: str) -> str:
-    """The text without lone surrogates, which no encoding can write."""
-    return text.encode("utf-8", "replace").decode()
-
-
-def _finite(value: Any) -> Any:
-    """The value with NaN and Infinity as strings, so that it is strict JSON again."""
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124
-        return str(value)
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return value
+Batch = dict[Category, list[Any]]
+"""Complete ("X") events by category; each list holds the type that `SHAPES` names."""

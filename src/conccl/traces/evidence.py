@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from conccl.core.ops import CollectiveKind, DType
 from conccl.traces.classify import collective_kind
+from conccl.traces.described import Described, LabelArguments
 from conccl.traces.trace import CollectiveCall
 
 # Names as c10 and Kineto write them (c10/core/ScalarType.h).
@@ -37,37 +39,40 @@ _DTYPES = {
 }
 
 
-def call_of_metadata(text: bytes, /, *, groups: Mapping[str, tuple[int, ...]], kernel: str) -> CollectiveCall:
+def call_of_metadata(
+    said: Described, /, *, groups: Mapping[str, tuple[int, ...]], kernel: str
+) -> CollectiveCall:
     """The call that a row's arguments describe; the kernel's name helps where they leave the kind open."""
-    arguments = _object(text)
-    name = arguments.get("Collective name")
-    group = _text(arguments.get("Process Group Name"))
-    ranks = _ranks(arguments.get("Process Group Ranks")) or (groups.get(group) if group is not None else None)
-    size = _count(arguments.get("Group size"))
+    group = None if said.group is None or said.group == "" else str(said.group)
+    ranks = _ranks(said.group_ranks) or (groups.get(group) if group is not None else None)
+    size = _count(said.group_size)
     if ranks is not None and size is not None and len(ranks) != size:
         ranks = None  # Kineto shortens long lists
     return CollectiveCall(
-        kind=(collective_kind(name) if isinstance(name, str) else None) or collective_kind(kernel),
+        kind=(collective_kind(said.name) if isinstance(said.name, str) else None) or collective_kind(kernel),
         group=group,
         group_ranks=ranks,
         group_size=size if size is not None else len(ranks) if ranks is not None else None,
-        sequence=_count(arguments.get("Seq")),
-        dtype=_dtype(arguments.get("dtype")),
-        in_elements=_count(arguments.get("In msg nelems")),
-        out_elements=_count(arguments.get("Out msg nelems")),
+        sequence=_count(said.sequence),
+        dtype=_dtype(said.dtype),
+        in_elements=_count(said.in_elements),
+        out_elements=_count(said.out_elements),
     )
 
 
 def call_of_label(
     label: str, text: bytes, /, *, groups: Mapping[str, tuple[int, ...]], kernel: str
 ) -> CollectiveCall:
-    """The call that the label around a row's launch describes, by its name and its recorded inputs."""
-    arguments = _object(text)
-    if "Collective name" in arguments:
-        return call_of_metadata(text, groups=groups, kernel=kernel)
+    """The call that the label around a row's launch describes, by its name and the text of its arguments."""
+    try:
+        arguments = _decode_label(text)
+    except (msgspec.MsgspecError, RecursionError):
+        arguments = LabelArguments()
+    if arguments.name is not None:
+        return call_of_metadata(arguments.described, groups=groups, kernel=kernel)
     kind = collective_kind(label) or collective_kind(kernel)
-    elements = _elements(arguments.get("Input Dims")) if kind in _SAME_SIZE else None
-    types = arguments.get("Input type")
+    elements = _elements(arguments.input_dims) if kind in _SAME_SIZE else None
+    types = arguments.input_types
     return CollectiveCall(
         kind=kind,
         group=None,
@@ -97,6 +102,8 @@ def call_of_name(kernel: str, /) -> CollectiveCall | None:
     )
 
 
+_decode_label = msgspec.json.Decoder(LabelArguments).decode
+
 _SAME_SIZE = {
     CollectiveKind.ALL_REDUCE,
     CollectiveKind.BROADCAST,
@@ -106,18 +113,6 @@ _SAME_SIZE = {
     CollectiveKind.RECV,
 }
 """Collectives whose first input is as large as their output, so that the input alone says the size."""
-
-
-def _object(text: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(text.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None or value == "" else str(value)
 
 
 def _count(value: Any) -> int | None:
@@ -135,9 +130,9 @@ def _ranks(value: Any) -> tuple[int, ...] | None:
         if re.fullmatch(r"\s*\[[\d,\s]*\]\s*", value) is None:
             return None
         value = [int(number) for number in re.findall(r"\d{1,9}", value)]
-    if not isinstance(value, list) or not value or not all(isinstance(rank, int) for rank in value):
+    if not isinstance(value, list | tuple) or not all(isinstance(rank, int) for rank in value):
         return None
-    return tuple(value)
+    return tuple(value) or None
 
 
 def _dtype(value: Any) -> DType | None:

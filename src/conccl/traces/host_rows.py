@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from conccl.traces.columns import Columns, Table, integers
-from conccl.traces.events import (
-    Event,
-    LaunchArguments,
-    OpArguments,
-    decode_each,
-    decode_launch_arguments,
-    decode_op_arguments,
-)
+from conccl.traces.columns import Columns, Numbers, Table, integers
+from conccl.traces.events import Batch, Category, HostEvent, LaunchEvent, OpArguments
 from conccl.traces.times import event_times, to_ns
 
 STEP_PREFIX = "ProfilerStep"
 COMMUNICATION_PREFIXES = ("nccl:", "c10d::", "record_param_comms", "gloo:", "mpi:", "ucc:", "xccl:", "rccl:")
 """Labels that PyTorch's process groups put around their calls."""
 
-_KEPT_OPS = (STEP_PREFIX, *COMMUNICATION_PREFIXES)
+_LABELS_AMONG_OPS = (STEP_PREFIX, *COMMUNICATION_PREFIXES)
+
+_PROBED = 32
+"""Operators of a batch that are asked whether they record shapes."""
 
 
 class HostRows:
@@ -41,23 +38,44 @@ class HostRows:
         self.labels = Columns()
         self.ops = Columns()
 
-    def append_launches(self, events: Sequence[Event], /) -> None:
-        """Calls of the CUDA or HIP runtime."""
-        arguments = decode_each([event.args for event in events], decode_launch_arguments, LaunchArguments)
+    def append(self, batch: Batch, /) -> None:
+        """The host's side of one batch."""
+        if Category.LAUNCH in batch:
+            self._append_launches(batch[Category.LAUNCH])
+        if Category.LABEL in batch:
+            self._append_labels(batch[Category.LABEL], on_gpu=False)
+        if Category.GPU_LABEL in batch:
+            self._append_labels(batch[Category.GPU_LABEL], on_gpu=True)
+        if Category.OP in batch:
+            ops = batch[Category.OP]
+            if labels := [event for event in ops if event.name.startswith(_LABELS_AMONG_OPS)]:
+                self._append_labels(labels, on_gpu=False)
+            if any(b'"Input Dims"' in bytes(event.args) for event in ops[:_PROBED]):
+                self._append_shapes(ops)
+
+    def thread_numbers(self, columns: Columns, /) -> Numbers:
+        """The column ``thread``, one number a thread: old traces give it now as text, now as number."""
+        merged = Table()
+        numbers = np.array([merged[_thread(*thread)] for thread in self.threads], dtype=np.int32)
+        column = columns.array("thread", dtype=np.int32)
+        return numbers[column] if len(column) else column
+
+    def _append_launches(self, events: Sequence[LaunchEvent]) -> None:
         times, good = to_ns([event.ts for event in events])
         self.launches.append(
-            correlation=integers([call.correlation for call in arguments], default=-1),
+            correlation=integers(
+                [event.args.correlation if event.args else -1 for event in events], default=-1
+            ),
             time_ns=times,
             good=good,
             thread=self._threads(events),
             is_graph=np.array(["GraphLaunch" in event.name for event in events], dtype=np.bool_),
         )
 
-    def append_labels(self, events: Sequence[Event], /, *, on_gpu: bool) -> None:
-        """User annotations, on the host or their shadow on the GPU."""
+    def _append_labels(self, events: Sequence[HostEvent], *, on_gpu: bool) -> None:
         times = event_times([event.ts for event in events], [event.dur for event in events])
         self.labels.append(
-            name=np.array([self.names.number(event.name) for event in events], dtype=np.int32),
+            name=self.names.numbers([event.name for event in events]),
             start_ns=times.start_ns,
             duration_ns=times.duration_ns,
             good=times.good,
@@ -66,34 +84,44 @@ class HostRows:
             details=np.array([self._details(event) for event in events], dtype=np.int32),
         )
 
-    def append_ops(self, events: Sequence[Event], /, *, with_shapes: bool) -> None:
-        """Host operators: steps and communication among them are labels; the rest matters for its shapes."""
-        if labels := [event for event in events if event.name.startswith(_KEPT_OPS)]:
-            self.append_labels(labels, on_gpu=False)
-        if not with_shapes:
-            return
+    def _append_shapes(self, events: Sequence[HostEvent]) -> None:
         times = event_times([event.ts for event in events], [event.dur for event in events])
-        arguments = decode_each([event.args for event in events], decode_op_arguments, OpArguments)
+        arguments = _arguments([event.args for event in events])
         self.ops.append(
             start_ns=times.start_ns,
             duration_ns=times.duration_ns,
             good=times.good,
             thread=self._threads(events),
-            shapes=np.array([self.shapes.number(bytes(op.input_dims)) for op in arguments], dtype=np.int32),
+            shapes=self.shapes.numbers([bytes(op.input_dims) for op in arguments]),
         )
 
-    def _threads(self, events: Sequence[Event]) -> np.ndarray[Any, np.dtype[np.int32]]:
-        number = self.threads.number
-        return np.array([number((_key(event.pid), _key(event.tid))) for event in events], dtype=np.int32)
+    def _threads(self, events: Sequence[LaunchEvent | HostEvent]) -> Numbers:
+        return self.threads.numbers(
+            zip([event.pid for event in events], [event.tid for event in events], strict=True)
+        )
 
-    def _details(self, event: Event) -> int:
+    def _details(self, event: HostEvent) -> int:
         """Arguments are kept of communication only."""
-        return self.details.number(bytes(event.args)) if event.name.startswith(COMMUNICATION_PREFIXES) else -1
+        return self.details[bytes(event.args)] if event.name.startswith(COMMUNICATION_PREFIXES) else -1
 
 
-def _key(value: Any) -> Any:
-    """A process or thread as a table's key; old traces give the same one now as text, now as number."""
-    if isinstance(value, int):
-        return value
-    text = str(value)
-    return int(text) if text.isdecimal() and len(text) < 20 else text
+_decode_arguments = msgspec.json.Decoder(list[OpArguments]).decode
+
+
+def _arguments(texts: Sequence[bytes]) -> list[OpArguments]:
+    """The arguments in each text; those that are no fitting object are as if they were empty."""
+    try:
+        return _decode_arguments(b"[%b]" % b",".join(texts))
+    except (msgspec.MsgspecError, RecursionError):
+        return [_arguments_of(text) for text in texts]
+
+
+def _arguments_of(text: bytes) -> OpArguments:
+    try:
+        return _decode_arguments(b"[%b]" % bytes(text))[0]
+    except (msgspec.MsgspecError, RecursionError):
+        return OpArguments()
+
+
+def _thread(process: Any, thread: Any) -> tuple[str, str]:
+    return str(process), str(thread)

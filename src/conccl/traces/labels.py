@@ -25,7 +25,7 @@ def annotations_of(host: HostRows, /) -> Annotations:
     order = np.argsort(start, kind="stable")
     order = order[(good & (end >= start))[order]][:MOST_ANNOTATIONS]
     return Annotations(
-        names=tuple(host.names.values),
+        names=tuple(host.names),
         name_id=columns.array("name", dtype=np.int32)[order],
         start_ns=start[order],
         end_ns=end[order],

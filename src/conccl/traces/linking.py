@@ -59,21 +59,22 @@ def link(correlation: Times, host: HostRows, /) -> Links:
     found = numbers[launch] == correlation
     return Links(
         launch_ns=np.where(found, times[launch], -1),
-        thread=host.launches.array("thread", dtype=np.int32)[launch],
+        thread=host.thread_numbers(host.launches)[launch],
         from_graph=found & host.launches.array("is_graph", dtype=np.bool_)[launch],
     )
 
 
-def around(links: Links, stretches: Columns, mask: Mask, /) -> Ids:
+def around(links: Links, stretches: Columns, mask: Mask, /, *, threads: Ids) -> Ids:
     """For each row the innermost of the masked stretches of host time that encloses its launch; -1: none.
 
+    ``threads`` is the thread of each stretch.
     Stretches of one thread nest, so the innermost is the last to start among those that have not ended.
     """
     result = np.full(len(links.launch_ns), -1, dtype=np.int32)
     usable = np.flatnonzero(mask & stretches.array("good", dtype=np.bool_))
     if not len(usable):
         return result
-    thread = stretches.array("thread", dtype=np.int32)[usable]
+    thread = threads[usable]
     start = stretches.array("start_ns", dtype=np.int64)[usable]
     end = start + stretches.array("duration_ns", dtype=np.int64)[usable]
     order = np.lexsort((start, thread))

@@ -25,6 +25,8 @@ class Rows:
     end_ns: Times
     name: np.ndarray[tuple[int], np.dtype[np.int32]]
     lane: np.ndarray[tuple[int], np.dtype[np.int32]]
+    streams: tuple[tuple[str, str], ...]
+    """(device, stream) of each lane."""
     correlation: Times
     nbytes: Times
     in_graph: Mask
@@ -52,9 +54,11 @@ def linked_rows(
     start, correlation, nbytes = (
         gpu.columns.array(column, dtype=np.int64)[keep] for column in ("start_ns", "correlation", "nbytes")
     )
-    name, lane, launch_kind, metadata = (
-        gpu.columns.array(column, dtype=np.int32)[keep] for column in ("name", "lane", "variant", "metadata")
+    launch_kind, metadata = (
+        gpu.columns.array(column, dtype=np.int32)[keep] for column in ("launch", "metadata")
     )
+    name = gpu.name_numbers()[keep]
+    streams, lane = gpu.streams()
     in_graph, between_devices, nanoseconds = (
         gpu.columns.array(column, dtype=np.bool_)[keep]
         for column in ("in_graph", "between_devices", "nanoseconds")
@@ -70,7 +74,8 @@ def linked_rows(
         start_ns=start,
         end_ns=start + duration,
         name=name,
-        lane=lane,
+        lane=lane[keep],
+        streams=tuple(streams),
         correlation=correlation,
         nbytes=nbytes,
         in_graph=in_graph | links.from_graph,

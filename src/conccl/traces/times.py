@@ -40,9 +40,15 @@ class EventTimes:
 
 def event_times(starts: Sequence[bytes], durations: Sequence[bytes], /) -> EventTimes:
     """The times of events from the text of their ``ts`` and ``dur``."""
-    start_ns, good_starts = to_ns(starts)
-    duration_ns, good_durations = to_ns(durations)
-    nanoseconds = np.zeros(len(starts), dtype=np.bool_)
+    count = len(starts)
+    both, good = to_ns([*starts, *durations])
+    start_ns, duration_ns, good_starts, good_durations = (
+        both[:count],
+        both[count:],
+        good[:count],
+        good[count:],
+    )
+    nanoseconds = np.zeros(count, dtype=np.bool_)
     for row in np.flatnonzero(~good_starts).tolist():
         value = _decimal(bytes(starts[row]))
         if value is not None and _NOT_MICROSECONDS < value <= CENTURY_NS:
@@ -77,6 +83,8 @@ def to_ns(texts: Sequence[bytes], /) -> tuple[Times, Mask]:
 
 def _plain_to_ns(joined: bytes, count: int) -> tuple[Times, Mask] | None:
     """The conversion where every text is digits with at most one point, and short enough for an int64."""
+    if b"." not in joined:
+        return _whole_to_ns(joined, count)
     text = np.frombuffer(joined, dtype=np.uint8)
     ends = np.append(np.flatnonzero(text == ord("\n")), len(text))
     starts = np.append(0, ends[:-1] + 1)
@@ -90,6 +98,14 @@ def _plain_to_ns(joined: bytes, count: int) -> tuple[Times, Mask] | None:
     if digits is None:
         return None
     return _scaled(digits, decimals)
+
+
+def _whole_to_ns(joined: bytes, count: int) -> tuple[Times, Mask] | None:
+    digits = _integers(joined, count)
+    if digits is None or b"\n\n" in joined or joined[:1] == b"\n" or joined[-1:] == b"\n":
+        return None
+    good = np.abs(digits) <= CENTURY_NS // 1000
+    return np.where(good, digits, 0) * 1000, good
 
 
 def _integers(text: bytes, count: int) -> Times | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-import msgspec
 import numpy as np
 
 from conccl.core.timeline import Ids, Times
@@ -12,7 +12,6 @@ from conccl.traces.gpu_rows import GpuRows
 from conccl.traces.host_rows import HostRows
 from conccl.traces.linking import Links, around
 
-_decode_sizes = msgspec.json.Decoder(list[int]).decode
 _MOST_CTAS = 1 << 62
 _MOST_THREADS = 1 << 20
 
@@ -27,10 +26,10 @@ class Variants:
 
 
 def variants_of(launch_kind: Ids, /, *, gpu: GpuRows, host: HostRows, links: Links) -> Variants:
-    """The variants of rows of these kinds of launch (numbers of `GpuRows.variants`)."""
-    kinds = gpu.variants.values
-    ctas = np.array([_product(grid, most=_MOST_CTAS) for _, grid, _ in kinds], dtype=np.int64)
-    threads = np.array([_product(block, most=_MOST_THREADS) for _, _, block in kinds], dtype=np.int32)
+    """The variants of rows of these kinds of launch (numbers of `GpuRows.launches`)."""
+    kinds = list(gpu.launches)
+    ctas = np.array([_product(grid, most=_MOST_CTAS) for *_, grid, _ in kinds], dtype=np.int64)
+    threads = np.array([_product(block, most=_MOST_THREADS) for *_, block in kinds], dtype=np.int32)
     return Variants(
         variant=_with_shapes(launch_kind, host, links), ctas=ctas[launch_kind], threads=threads[launch_kind]
     )
@@ -41,7 +40,8 @@ def _with_shapes(launch_kind: Ids, host: HostRows, links: Links) -> Ids:
     shapes = host.ops.array("shapes", dtype=np.int32)
     if not len(shapes):
         return launch_kind
-    op = around(links, host.ops, np.ones(len(shapes), dtype=np.bool_))
+    everything = np.ones(len(shapes), dtype=np.bool_)
+    op = around(links, host.ops, everything, threads=host.thread_numbers(host.ops))
     shape = np.where(op >= 0, shapes[op], -1).astype(np.int64)
     _, variant = np.unique(
         launch_kind.astype(np.int64) * (len(host.shapes) + 1) + shape + 1, return_inverse=True
@@ -50,13 +50,11 @@ def _with_shapes(launch_kind: Ids, host: HostRows, links: Links) -> Ids:
     return numbers
 
 
-def _product(text: bytes, *, most: int) -> int:
-    """Of ``[2, 3, 4]`` 24; 0 where it is not known."""
-    try:
-        sizes = _decode_sizes(text) if text else []
-    except (msgspec.MsgspecError, RecursionError):
-        return 0
+def _product(sizes: tuple[Any, ...], *, most: int) -> int:
+    """Of (2, 3, 4) 24; 0 where it is not known."""
     product = 1
     for size in sizes:
-        product *= max(size, 0)
+        if not isinstance(size, int) or size < 1:
+            return 0
+        product *= size
     return product if sizes and product <= most else 0

@@ -54,7 +54,7 @@ def weigh(
     case: Case, /, *, rules: Rules, host_copies: HostCopies, groups: Mapping[str, tuple[int, ...]]
 ) -> Verdict:
     """Names first, then the evidence, then the calls of what communicates."""
-    table = case.gpu.names.values
+    table = case.gpu.all_names
     kinds = [kind for _, kind in table]
     classes = classify([text for text, _ in table], kinds, rules=rules, host_copies=host_copies)
     activity, rule = classes.activity[case.name], classes.rule[case.name]
@@ -62,7 +62,8 @@ def weigh(
     is_copy = np.array([kind is RowKind.MEMCPY for kind in kinds], dtype=np.bool_)[case.name]
     host = case.host.labels
     details = host.array("details", dtype=np.int32)
-    label = around(case.links, host, (details >= 0) & ~host.array("on_gpu", dtype=np.bool_))
+    talking = (details >= 0) & ~host.array("on_gpu", dtype=np.bool_)
+    label = around(case.links, host, talking, threads=case.host.thread_numbers(host))
     silent = ~np.isin(activity, (Activity.COMMUNICATION, Activity.FUSED))
     found = (
         is_copy & silent & case.between_devices,
@@ -80,7 +81,7 @@ def weigh(
         activity=activity,
         rule=rule,
         collective=collective,
-        calls=tuple(calls.values),
+        calls=tuple(calls),
         rules=(*rules.ids, *EVIDENCE),
     )
 
@@ -91,8 +92,8 @@ def _calls(
     """The number of each row's call; what rows have in common is read once."""
     labels = case.host.labels
     label_name, label_details = labels.array("name", dtype=np.int32), labels.array("details", dtype=np.int32)
-    names, metadata = case.gpu.names.values, case.gpu.metadata.values
-    label_names, details = case.host.names.values, case.host.details.values
+    names, metadata = case.gpu.all_names, list(case.gpu.metadata)
+    label_names, details = list(case.host.names), list(case.host.details)
     keys = np.stack([case.name[rows], case.metadata[rows], label[rows]], axis=1)
     unique, inverse = np.unique(keys, axis=0, return_inverse=True)
     numbers: list[int] = []
@@ -106,5 +107,5 @@ def _calls(
             call = call_of_label(label_names[label_name[around_it]], text, groups=groups, kernel=kernel)
         else:
             call = call_of_name(kernel)
-        numbers.append(-1 if call is None else calls.number(call))
+        numbers.append(-1 if call is None else calls[call])
     return np.array(numbers, dtype=np.int32)[inverse.reshape(-1)]

@@ -1,0 +1,49 @@
+"""What the arguments of a GPU row or a label say of a collective, as they stand in the file."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+
+class Described(NamedTuple):
+    """Kineto's collective metadata; None where there is none, and of any type, since files hold anything."""
+
+    name: Any
+    group: Any
+    group_ranks: Any
+    group_size: Any
+    sequence: Any
+    dtype: Any
+    in_elements: Any
+    out_elements: Any
+
+
+class LabelArguments(msgspec.Struct, gc=False):
+    """What the reader uses of the arguments of a label around communication."""
+
+    name: Any = msgspec.field(default=None, name="Collective name")
+    group: Any = msgspec.field(default=None, name="Process Group Name")
+    group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
+    group_size: Any = msgspec.field(default=None, name="Group size")
+    sequence: Any = msgspec.field(default=None, name="Seq")
+    dtype: Any = None
+    in_elements: Any = msgspec.field(default=None, name="In msg nelems")
+    out_elements: Any = msgspec.field(default=None, name="Out msg nelems")
+    input_dims: Any = msgspec.field(default=None, name="Input Dims")
+    input_types: Any = msgspec.field(default=None, name="Input type")
+
+    @property
+    def described(self) -> Described:
+        """The part that GPU rows have too."""
+        return Described(
+            name=self.name,
+            group=self.group,
+            group_ranks=self.group_ranks,
+            group_size=self.group_size,
+            sequence=self.sequence,
+            dtype=self.dtype,
+            in_elements=self.in_elements,
+            out_elements=self.out_elements,
+        )
