@@ -46,7 +46,7 @@ def test_ranks_stand_on_their_common_clock(tmp_path: Path):
 
 def test_our_reader_reads_it(tmp_path: Path):
     write_perfetto(analysis(ranks=1), path=tmp_path / "out.json.gz")
-    (trace,) = read_traces([tmp_path / "out.json.gz"], workers=1).traces
+    (trace,) = read_traces([tmp_path / "out.json.gz"]).traces
     assert len(trace.timeline) == 9
     assert trace.rank == 0
 

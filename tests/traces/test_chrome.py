@@ -62,7 +62,7 @@ def test_our_own_reader_reads_back_the_same_spans(
 ):
     folder = tmp_path_factory.mktemp("round")
     write_chrome(timeline, path=folder / "trace.json.gz")
-    (trace,) = read_traces([folder / "trace.json.gz"], workers=1).traces
+    (trace,) = read_traces([folder / "trace.json.gz"]).traces
     assert list(trace.timeline) == list(timeline)
     assert trace.rank == 3
     assert trace.health.overlapping_rows == 0
@@ -77,9 +77,9 @@ def test_our_own_reader_reads_back_the_same_spans(
     ],
 )
 def test_real_traces_come_back_with_the_same_rows(path: str, tmp_path: Path):
-    (trace,) = read_traces([shared(path)], workers=1).traces
+    (trace,) = read_traces([shared(path)]).traces
     write_chrome(trace.timeline, path=tmp_path / "again.json.gz")
-    (again,) = read_traces([tmp_path / "again.json.gz"], workers=1).traces
+    (again,) = read_traces([tmp_path / "again.json.gz"]).traces
     assert list(again.timeline) == list(trace.timeline)
     for column in ("correlation", "ctas", "threads", "nbytes"):
         assert np.array_equal(again.timeline.columns[column], trace.timeline.columns[column]), column
@@ -151,7 +151,7 @@ def test_steps_are_read_back_as_steps(tmp_path: Path):
     timeline = timeline_of([span("gemm", Activity.COMPUTE, 0, 9000)], clock=Clock.GPU)
     track = step_track(rank=0, names=["ProfilerStep#4"], start_ns=np.array([0]), end_ns=np.array([10_000]))
     write_chrome(timeline, path=tmp_path / "trace.json", tracks=[track])
-    (trace,) = read_traces([tmp_path / "trace.json"], workers=1).traces
+    (trace,) = read_traces([tmp_path / "trace.json"]).traces
     assert [(step.number, step.start_ns, step.end_ns) for step in trace.steps] == [(4, 0, 10_000)]
 
 

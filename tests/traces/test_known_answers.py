@@ -45,7 +45,7 @@ def test_rows_and_communication(path: str, rows: int, communication: int, time_u
 
 
 def test_dlrm_is_eight_ranks_of_an_archive() -> None:
-    read = read_traces([shared("traces/param_dlrm_8rank/dlrm_kineto.tar.gz")], workers=1)
+    read = read_traces([shared("traces/param_dlrm_8rank/dlrm_kineto.tar.gz")])
     assert read.problems == ()
     assert read.warnings == ()
     assert [trace.rank for trace in read.traces] == list(range(8))
@@ -56,7 +56,7 @@ def test_dlrm_is_eight_ranks_of_an_archive() -> None:
 
 
 def test_dlrm_labels_say_what_its_kernels_do_not() -> None:
-    read = read_traces([shared("traces/param_dlrm_8rank/dlrm_kineto.tar.gz")], workers=1)
+    read = read_traces([shared("traces/param_dlrm_8rank/dlrm_kineto.tar.gz")])
     kinds = {call.kind for call in read.traces[0].collectives}
     assert kinds == {CollectiveKind.ALL_TO_ALL, CollectiveKind.ALL_REDUCE}
     reduced = {

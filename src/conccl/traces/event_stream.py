@@ -30,7 +30,7 @@ _TAIL = 8 << 10
 _ARRAY_ENDED = re.compile(r"trailing characters \(byte (\d+)\)")
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*')
 _OPENING, _CLOSING = b"{]"
-_SPACE = b" \t\r\n"
+_SPACE = b" \t\r\n\xef\xbb\xbf"  # and a byte-order mark
 
 
 class EventStream:
@@ -39,7 +39,7 @@ class EventStream:
     Life: iterate once to the end, then read ``metadata``, ``truncated`` and ``odd_events``.
     """
 
-    def __init__(self, source: Bytes, /, *, path: str) -> None:
+    def __init__(self, source: Bytes, /, *, path: str, block: int = BLOCK) -> None:
         self.metadata = Metadata()
         self.truncated = ""
         """Empty, or where and how the file broke off; what came before was given."""
@@ -48,6 +48,7 @@ class EventStream:
         self.first_odd_place = ""
         self._source = source
         self._path = path
+        self._block = block
         self._decode = EventDecoder()
         self._text = bytearray(b"[")  # what is not decoded yet, behind a bracket that makes it an array
         self._offset = -1  # of that text in the file
@@ -70,7 +71,7 @@ class EventStream:
                 self.metadata = parse_metadata(self._head + b"[]}") or Metadata()
                 return
 
-    def _fill(self, nbytes: int = BLOCK) -> None:
+    def _fill(self, nbytes: int) -> None:
         """Append the next bytes; at the end of the file, say so."""
         block = self._source.read(nbytes)
         self._at_end = self._at_end or not block
@@ -87,10 +88,12 @@ class EventStream:
 
     def _find_events(self) -> None:
         """Leave the text just behind the bracket that opens the events."""
-        self._fill(BLOCK // 4)
-        start = self._text[1:].lstrip(_SPACE + b"\xef\xbb\xbf")[:1]
+        start = b""
+        while not start and not self._at_end and len(self._text) <= EVENT_LIMIT:
+            self._fill(self._block)
+            start = bytes(self._text[1:].lstrip(_SPACE)[:1])
         if not start:
-            raise self._error(*(_EMPTY if self._at_end else _NOT_JSON))
+            raise self._error(*_EMPTY)
         if start == b"[":  # Chrome's bare array of events
             self._drop(self._text.index(b"[", 1) + 1)
             return
@@ -104,7 +107,7 @@ class EventStream:
                     f"no traceEvents within the first {format_bytes(EVENT_LIMIT)}",
                     "Give a Kineto (Chrome) trace.",
                 )
-            self._fill(max(BLOCK, len(self._text)))
+            self._fill(max(self._block, len(self._text)))
         self._head = bytes(self._text[1 : bracket + 1])
         self._drop(bracket + 2)
 
@@ -119,7 +122,7 @@ class EventStream:
 
     def _next_batch(self) -> tuple[Batch, int, bool]:
         """Events from the text, where they end in it, and whether the array of events has ended there."""
-        self._fill(max(BLOCK, len(self._text)))
+        self._fill(max(self._block, len(self._text)))
         if self._at_end:
             self._text += b" "
         cut = len(self._text) - 1 if self._at_end else _last_boundary(self._text)
@@ -168,7 +171,7 @@ class EventStream:
         if not self._head:
             return
         while not self._at_end and len(self._text) <= EVENT_LIMIT:
-            self._fill()
+            self._fill(self._block)
         metadata = parse_metadata(self._head + self._text)
         if metadata is None:
             self._note_truncation()

@@ -10,7 +10,7 @@ import numpy as np
 
 from conccl.traces.columns import Columns, Numbers, Table, integers
 from conccl.traces.events import Batch, Category, HostEvent, LaunchEvent, OpArguments
-from conccl.traces.times import event_times, to_ns
+from conccl.traces.times import event_times
 
 STEP_PREFIX = "ProfilerStep"
 COMMUNICATION_PREFIXES = ("nccl:", "c10d::", "record_param_comms", "gloo:", "mpi:", "ucc:", "xccl:", "rccl:")
@@ -61,13 +61,13 @@ class HostRows:
         return numbers[column] if len(column) else column
 
     def _append_launches(self, events: Sequence[LaunchEvent]) -> None:
-        times, good = to_ns([event.ts for event in events])
+        times = event_times([event.ts for event in events], [b"0"] * len(events))
         self.launches.append(
             correlation=integers(
                 [event.args.correlation if event.args else -1 for event in events], default=-1
             ),
-            time_ns=times,
-            good=good,
+            time_ns=times.start_ns,
+            good=times.good,
             thread=self._threads(events),
             is_graph=np.array(["GraphLaunch" in event.name for event in events], dtype=np.bool_),
         )

@@ -26,14 +26,14 @@ for text in patterns:
 
 
 def match_under_limit(
-    patterns: Sequence[str], names: Sequence[str], /, *, labels: Sequence[str], limit_s: float = LIMIT_S
+    patterns: Sequence[str], names: Sequence[str], /, *, labels: Sequence[str]
 ) -> list[list[int]]:
     """For each pattern the indices of the names that contain it; an `InputError` names one that runs away."""
     command = [sys.executable, "-I", "-c", _ANSWER]
     question = json.dumps([list(patterns), list(names)])
     try:
         done = subprocess.run(
-            command, input=question, capture_output=True, text=True, timeout=limit_s, check=False
+            command, input=question, capture_output=True, text=True, timeout=LIMIT_S, check=False
         )
         lines = done.stdout.splitlines()
     except subprocess.TimeoutExpired as expired:
@@ -42,6 +42,6 @@ def match_under_limit(
         culprit = len(lines)
         raise InputError(
             f"rule {labels[culprit]!r}: the pattern {patterns[culprit]!r} did not finish on a trace's names"
-            f" in {limit_s:g} s. Avoid repeats inside repeats, like (a+)+."
+            f" in {LIMIT_S:g} s. Avoid repeats inside repeats, like (a+)+."
         )
     return [json.loads(line) for line in lines]

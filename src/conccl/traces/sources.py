@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import io
 import itertools
+import os
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,8 +83,8 @@ def find_traces(
             continue
         for file in files:
             candidates += _candidates_of(file, problems)
-    unique = {candidate.name: candidate for candidate in candidates}
-    ranked = _assign(list(unique.values()), ranks=ranks)
+    unique = {(os.path.realpath(each.path), each.member): each for each in reversed(candidates)}
+    ranked = _assign(list(reversed(unique.values())), ranks=ranks)
     kept, duplicates = unique_ranks([(file.rank, file.name) for file in ranked])
     return Sources(files=tuple(ranked[index] for index in kept), problems=(*problems, *duplicates))
 

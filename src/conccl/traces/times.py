@@ -19,10 +19,7 @@ from conccl.core.timeline import Mask, Times
 CENTURY_NS = 100 * 365 * 86_400 * 1_000_000_000
 """Times beyond this are no times (Unix time today is 56 years)."""
 
-_NOT_MICROSECONDS = 10**17
-"""A time above this is 3,000 years in microseconds, but Unix time in nanoseconds since 1973."""
-
-_PLAIN = b"-.0123456789\n"
+_PLAIN = b".0123456789\n"
 _MAX_DIGITS = 18  # of an int64
 
 
@@ -39,7 +36,11 @@ class EventTimes:
 
 
 def event_times(starts: Sequence[bytes], durations: Sequence[bytes], /) -> EventTimes:
-    """The times of events from the text of their ``ts`` and ``dur``."""
+    """The times of events from the text of their ``ts`` and ``dur``.
+
+    A start that is beyond a century in microseconds but not in nanoseconds is in nanoseconds, and so is its
+    duration: Unix time, or a clock that has run for 37 days.
+    """
     count = len(starts)
     both, good = to_ns([*starts, *durations])
     start_ns, duration_ns, good_starts, good_durations = (
@@ -51,10 +52,10 @@ def event_times(starts: Sequence[bytes], durations: Sequence[bytes], /) -> Event
     nanoseconds = np.zeros(count, dtype=np.bool_)
     for row in np.flatnonzero(~good_starts).tolist():
         value = _decimal(bytes(starts[row]))
-        if value is not None and _NOT_MICROSECONDS < value <= CENTURY_NS:
+        if value is not None and 0 < value <= CENTURY_NS:
             duration = _decimal(bytes(durations[row]))
             start_ns[row], good_starts[row], nanoseconds[row] = int(value), True, True
-            good_durations[row] = duration is not None and abs(duration) <= CENTURY_NS
+            good_durations[row] = duration is not None and duration.copy_abs() <= CENTURY_NS
             duration_ns[row] = int(duration) if duration is not None and good_durations[row] else 0
     return EventTimes(
         start_ns=start_ns, duration_ns=duration_ns, good=good_starts & good_durations, nanoseconds=nanoseconds
@@ -104,7 +105,7 @@ def _whole_to_ns(joined: bytes, count: int) -> tuple[Times, Mask] | None:
     digits = _integers(joined, count)
     if digits is None or b"\n\n" in joined or joined[:1] == b"\n" or joined[-1:] == b"\n":
         return None
-    good = np.abs(digits) <= CENTURY_NS // 1000
+    good = digits <= CENTURY_NS // 1000
     return np.where(good, digits, 0) * 1000, good
 
 
@@ -119,17 +120,17 @@ def _integers(text: bytes, count: int) -> Times | None:
 
 
 def _scaled(digits: Times, decimals: npt.NDArray[np.int64]) -> tuple[Times, Mask]:
-    """The digits x 10^(3 - decimals); from the fourth decimal on rounded, halves away from zero."""
+    """The digits x 10^(3 - decimals); from the fourth decimal on rounded, halves up."""
     up = 10 ** np.clip(3 - decimals, 0, 3)
     down = 10 ** np.clip(decimals - 3, 0, _MAX_DIGITS)
-    good = np.abs(digits) <= CENTURY_NS // up
-    scaled = np.abs(np.where(good, digits, 0)) * up
-    return np.sign(digits) * ((scaled + down // 2) // down), good
+    good = digits <= CENTURY_NS // up
+    scaled = np.where(good, digits, 0) * up
+    return (scaled + down // 2) // down, good
 
 
 def _one_to_ns(text: bytes) -> int | None:
     value = _decimal(text)
-    if value is None or abs(value) > CENTURY_NS:
+    if value is None or value.copy_abs() > CENTURY_NS:
         return None
     time_ns = int((value * 1000).to_integral_value(rounding="ROUND_HALF_UP"))
     return time_ns if abs(time_ns) <= CENTURY_NS else None

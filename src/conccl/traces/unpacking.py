@@ -13,7 +13,7 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, cast
 
 from conccl.core.errors import TraceError
 from conccl.core.units import MIB, format_bytes
@@ -35,6 +35,7 @@ BOMB_NBYTES = 256 * MIB
 """... once it has unpacked to this much."""
 
 _PACKED_BLOCK = 256 << 10
+_MEMBER_BLOCK = 64 << 10  # tarfile loses the whole of a read that meets the end of a broken archive
 _GZIP = b"\x1f\x8b"
 _GZIP_WBITS = 31  # zlib's way to say: a gzip header and trailer
 
@@ -131,7 +132,7 @@ class Unpacked:
 class _Member:
     """A member of a tar archive that is read forward only."""
 
-    def __init__(self, file: IO[bytes], /, *, archive: Bytes) -> None:
+    def __init__(self, file: io.BufferedIOBase, /, *, archive: Bytes) -> None:
         self.damage = ""
         self._file = file
         self._archive = archive
@@ -141,7 +142,7 @@ class _Member:
         if self.damage:
             return b""
         try:
-            return self._file.read(size)
+            return self._file.read1(min(size, _MEMBER_BLOCK))
         except tarfile.TarError:
             self.damage = self._archive.damage or "the archive breaks off"
             return b""
@@ -197,10 +198,10 @@ def members_of(path: str, /, *, offset: int = 0) -> Iterator[Members]:
 def _members(stream: Bytes, *, path: str) -> Members:
     try:
         # tarfile asks its file for read(n) only, in stream mode
-        with tarfile.open(fileobj=stream, mode="r|") as archive:  # type: ignore[call-overload]
+        with tarfile.open(fileobj=stream, mode="r|", bufsize=_PACKED_BLOCK) as archive:  # type: ignore[call-overload]
             for info in archive:
                 file = archive.extractfile(info) if info.isreg() else None
-                yield info, _Member(file or io.BytesIO(), archive=stream)
+                yield info, _Member(cast("io.BufferedIOBase", file or io.BytesIO()), archive=stream)
     except tarfile.TarError as error:
         problem = stream.damage or f"not a readable tar archive ({error})"
         raise TraceError(path=path, problem=problem, remedy="Pack or copy it again.") from error
