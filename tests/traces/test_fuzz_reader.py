@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made_kineto import gpu_row, host_row, kernel, launch, text_of
 
 from conccl.traces.reading import ReadTraces, read_traces
+from made_kineto import gpu_row, host_row, kernel, launch, text_of
 
 SEED = text_of(
     [
@@ -57,9 +57,17 @@ ARGUMENTS = st.dictionaries(
             "graph node id",
             "fromDevice",
             "toDevice",
+            "Collective name",
+            "Process Group Name",
+            "Process Group Ranks",
+            "Group size",
+            "Seq",
+            "dtype",
+            "In msg nelems",
+            "Out msg nelems",
+            "Input Dims",
+            "Input type",
         ]
-        + ["Collective name", "Process Group Name", "Process Group Ranks", "Group size", "Seq", "dtype"]
-        + ["In msg nelems", "Out msg nelems", "Input Dims", "Input type"]
     ),
     ANYTHING,
     max_size=6,

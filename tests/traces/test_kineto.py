@@ -7,6 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from conccl.core.errors import TraceError
+from conccl.core.ops import CollectiveKind, DType
+from conccl.core.timeline import Activity
+from conccl.traces.classify import HostCopies
+from conccl.traces.kineto import read_trace
+from conccl.traces.reading import read_traces
+from conccl.traces.sources import TraceFile
+from conccl.traces.trace import RankSource, Trace
 from made_kineto import (
     Event,
     document,
@@ -20,15 +29,6 @@ from made_kineto import (
     text_of,
     write,
 )
-
-from conccl.core.errors import TraceError
-from conccl.core.ops import CollectiveKind, DType
-from conccl.core.timeline import Activity
-from conccl.traces.classify import HostCopies
-from conccl.traces.kineto import read_trace
-from conccl.traces.reading import read_traces
-from conccl.traces.sources import TraceFile
-from conccl.traces.trace import RankSource, Trace
 
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 GEMM = "nvjet_sm90_tst_128x256_64x4_1x2_h_bz_coopA_TNN"
