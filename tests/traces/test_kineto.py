@@ -166,6 +166,19 @@ def test_metadata_of_any_shape(path: Path, top: dict[str, object]) -> None:
     assert (trace.world_size, trace.device_name, trace.sm_count) == (None, None, None)
 
 
+@pytest.mark.parametrize("value", [[1, 2], {"a": 1}, "x", None, 1e300, 1 << 70, [], True])
+@pytest.mark.parametrize(
+    "field", ["correlation", "bytes", "graph node id", "device", "stream", "fromDevice", "grid"]
+)
+def test_arguments_of_any_shape(path: Path, field: str, value: object) -> None:
+    row = kernel("a", 1, 5)
+    row["args"][field] = value
+    trace = read_one(path, [row])
+    assert len(trace.timeline) == 1
+    (other,) = read_all(path, [row, kernel("b", 9, 5, device=0)])[-1:]
+    assert len(other.timeline) >= 1
+
+
 # Launches and steps
 
 

@@ -61,9 +61,12 @@ class Columns:
 def integers(values: Sequence[Any], /, *, default: int) -> npt.NDArray[np.int64]:
     """The values as integers; the default for what is none."""
     try:
-        return np.array(values, dtype=np.int64)
+        column: npt.NDArray[np.int64] = np.array(values, dtype=np.int64)
     except (TypeError, ValueError, OverflowError):
-        return np.array([_integer(value, default) for value in values], dtype=np.int64)
+        column = np.empty(0, dtype=np.int64)
+    if column.shape == (len(values),):  # lists in place of numbers make it a matrix, or fail
+        return column
+    return np.array([_integer(value, default) for value in values], dtype=np.int64)
 
 
 def _integer(value: Any, default: int) -> int:
