@@ -1,10 +1,11 @@
 """Fits the slowdown under full overlap from instances that were overlapped in part.
 
 An instance under the other side for a share x of its time d does the work of (1 - x) d + x d / s of isolated
-time, s being its slowdown, so that 1 - alone / d = x (1 - 1 / s): a line through the origin in x. Its slope
-is the weighted median of the instances' slopes, weights x (least absolute deviations), which a few odd
-instances cannot bend. ``alone`` is the median of the instances with (next to) nothing beside them; where
-there is none, nothing is said.
+time, s being its slowdown, so that 1 - alone / d = x (1 - 1 / s): a line through the origin in x. The typical
+slowdown is the slope of least absolute deviations, which is the weighted median of the instances' slopes
+with weights x: a few odd instances cannot bend it. What was lost in all is a sum, and there the odd
+instances count: d - alone over all of them. ``alone`` is the median of the instances with (next to) nothing
+beside them; where there is none, nothing is said.
 """
 
 from __future__ import annotations
@@ -38,15 +39,18 @@ class Fit:
     beside: Numbers
     beside_spread: Numbers
     share: Numbers
-    rate: Numbers
-    """Isolated over concurrent time while the other side runs: 1/s."""
+    slowdown: Numbers
+    """Typical time under full overlap over time alone: s."""
     excess: Numbers
+    """What all instances took longer than alone, together."""
+    rate: Numbers
+    """Isolated over concurrent time while the other side runs, such that all instances together lose that."""
 
     def contention(
         self, group: int, /, *, rank: int | None, name: str, side: str, ctas: int | None, waits: bool
     ) -> Contention:
         """One group as a finding."""
-        known, alone = np.isfinite(self.rate[group]), np.isfinite(self.alone[group])
+        known, alone = np.isfinite(self.slowdown[group]), np.isfinite(self.alone[group])
         return Contention(
             rank=rank,
             name=name,
@@ -58,7 +62,7 @@ class Fit:
             overlapped_ns=round(self.beside[group]),
             overlapped_spread=float(self.beside_spread[group]),
             overlapped_share=float(self.share[group]),
-            slowdown=float(1 / self.rate[group]) if known else None,
+            slowdown=float(self.slowdown[group]) if known else None,
             excess_ns=round(self.excess[group]) if known else None,
             ctas=ctas,
             waits=waits,
@@ -78,18 +82,22 @@ def fit(groups: Groups, /, *, duration: Numbers, covered: Numbers) -> Fit:
     steepness[steepness >= STEEPEST] = np.nan
     covered_beside = np.bincount(groups, weights=covered * ~is_alone, minlength=count)
     time_beside = np.bincount(groups, weights=duration * ~is_alone, minlength=count)
-    with np.errstate(invalid="ignore"):
+    beside_count = np.bincount(groups[~is_alone], minlength=count)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        excess = np.where(np.isfinite(steepness), time_beside - beside_count * alone, np.nan)
+        rate = np.clip(1 - excess / covered_beside, 1 - STEEPEST, None)
         share_beside = covered_beside / time_beside
     return Fit(
         alone_count=np.bincount(groups[is_alone], minlength=count),
         alone=alone,
         alone_spread=alone_spread,
-        beside_count=np.bincount(groups[~is_alone], minlength=count),
+        beside_count=beside_count,
         beside=beside,
         beside_spread=beside_spread,
         share=share_beside,
-        rate=1 - steepness,
-        excess=covered_beside * steepness,
+        slowdown=1 / (1 - steepness),
+        excess=excess,
+        rate=rate,
     )
 
 
