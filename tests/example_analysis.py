@@ -240,6 +240,8 @@ def analysis(*, ranks: int = 2, concurrent: int = 7 * MS) -> Analysis:
                 compute=(GEMM, "gelu"),
                 communication=(REDUCE,),
                 overlap=estimate(compute=5 * MS, communication=3 * MS, concurrent=concurrent),
+                compute_lost_ns=concurrent - 5 * MS,
+                communication_lost_ns=MS,
                 cost_ns=concurrent - 5 * MS,
             ),
             OverlappedRegion(
@@ -251,6 +253,8 @@ def analysis(*, ranks: int = 2, concurrent: int = 7 * MS) -> Analysis:
                 compute=("gelu",),
                 communication=(REDUCE,),
                 overlap=OverlapEstimate(overlap=None, source="unknown", unknown_ns=2 * MS),
+                compute_lost_ns=None,
+                communication_lost_ns=None,
                 cost_ns=None,
             ),
         ),

@@ -64,7 +64,8 @@ def test_a_window_holds_what_ran_before_and_after_the_overlap_too() -> None:
         Row(name="gemm", start=500_000, end=650_000),
         Row(start=550_000, end=700_000, **SEND),
     ]
-    (estimate,) = work_of(made_timeline(rows)).estimates(np.array([500_000]), np.array([700_000]))
+    (done,) = work_of(made_timeline(rows)).within(np.array([500_000]), np.array([700_000]))
+    estimate = done.estimate()
     assert estimate.overlap is not None
     assert estimate.overlap.compute_ns == pytest.approx(100_000, abs=1)
     assert estimate.overlap.communication_ns == pytest.approx(100_000, abs=1)
@@ -167,7 +168,7 @@ def test_with_no_slowdown_isolated_times_are_the_times_that_ran(
     timeline = made_timeline(rows)
     parts = split(timeline)
     whole = (timeline.start_ns.min(keepdims=True), timeline.end_ns.max(keepdims=True))
-    (estimate,) = isolated_work(timeline, rate=np.ones(len(timeline))).estimates(*whole)
+    estimate = isolated_work(timeline, rate=np.ones(len(timeline))).within_all(*whole).estimate()
     assert estimate.overlap is not None
     assert estimate.overlap.compute_ns == parts.compute_only_ns + parts.both_ns
     assert estimate.overlap.communication_ns == parts.communication_ns

@@ -122,7 +122,7 @@ def analyze_rank(trace: Trace, options: RankOptions, /) -> RankFindings:
         device_name=trace.device_name,
         window=_window_text(trace, chosen),
         split=split(timeline) if chosen is None else chosen.split,
-        overlap=work.estimates(*_arrays(window_ns))[0],
+        overlap=work.within_all(*_arrays(window_ns)).estimate(),
         steps=_steps(trace, windows, work=work, origin_ns=window_ns[0]),
         windows=_named_windows(trace, work=work, window_ns=window_ns),
         unattributed_ns=int(timeline.duration_ns[timeline.columns["step"] < 0].sum()) if trace.steps else 0,
@@ -253,11 +253,11 @@ def _steps(
             name=trace.steps[window.step].name,
             start_ns=window.start_ns - origin_ns,
             split=window.split,
-            overlap=estimate,
+            overlap=done.estimate(),
             wait_ns=None,
             transfer_ns=None,
         )
-        for window, estimate in zip(windows, work.estimates(start, end), strict=True)
+        for window, done in zip(windows, work.within(start, end), strict=True)
     )
 
 
@@ -271,16 +271,16 @@ def _named_windows(
         start, end = gpu_windows(labels, trace.timeline, name=int(name))
         inside = (start >= window_ns[0]) & (end <= window_ns[1])
         start, end = start[inside], end[inside]
-        both = work.both_ns(start, end)
-        if both and not _OF_THE_PROFILER.match(labels.names[name]):
+        done = work.within_all(start, end)
+        if done.both and not _OF_THE_PROFILER.match(labels.names[name]):
             window = WindowOverlap(
                 name=labels.names[name],
                 count=len(start),
                 start_ns=int(start.min()) - window_ns[0],
                 span_ns=int((end - start).sum()),
-                overlap=work.estimate_of_all(start, end),
+                overlap=done.estimate(),
             )
-            found.append((both, window))
+            found.append((done.both, window))
     found.sort(key=lambda pair: -pair[0])
     return tuple(window for _, window in found[:WINDOWS_KEPT])
 

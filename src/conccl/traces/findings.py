@@ -213,8 +213,11 @@ class OverlappedRegion:
     compute: tuple[str, ...]
     communication: tuple[str, ...]
     overlap: OverlapEstimate
+    compute_lost_ns: int | None
+    """Isolated compute time that contention kept from being done in it; None: not known."""
+    communication_lost_ns: int | None
     cost_ns: int | None
-    """Concurrent minus ideal time, each stretch by itself; None where isolated times are not known."""
+    """What the side lost in it that is busy longer in the rank's window: the other's loss costs no time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +225,7 @@ class OverlapCost:
     """What one communication costs beside one computation, the mean over ranks: exposed, or in contention."""
 
     kind: str
-    """exposed (no compute beside it), or contention (both slower together than the longer one alone)."""
+    """exposed (no compute beside it), or contention (what overlap slowed the side that is busy longer by)."""
     cost_ns: int
     """Mean over all ranks; exposed time without what is known to be waiting."""
     ranks: int

@@ -4,7 +4,8 @@ Rules. While only one side runs, time passes for it as it does alone. While both
 gets 1/s of a ns done in each ns; where several kernels of one side run at once, the side goes at their mean
 rate. The isolated time of a side is what it got done; the concurrent time is that in which compute or
 communication ran (idle time and mere copies are no part of overlap). A region is a stretch of uninterrupted
-communication (breaks below 10 us, as between launches, do not end it) in which some compute ran too.
+communication (breaks below 10 us, as between launches, do not end it) in which some compute ran too; it
+costs what contention kept the side from doing in it that is busy longer over the whole window.
 """
 
 from __future__ import annotations
@@ -33,20 +34,34 @@ REGIONS_KEPT = 32
 NAMES_KEPT = 4
 
 
-class _Figures(NamedTuple):
-    """What estimates are made of: integrals over time, or their values in ns for one window."""
+class Work(NamedTuple):
+    """What happened up to a moment, or in a window: integrals over time, or their values in ns."""
 
     compute: Any
+    """Isolated time of compute that was done."""
     communication: Any
+    computing: Any
+    """Time in which compute ran."""
+    communicating: Any
     both: Any
-    busy: Any
     unknown: Any
+    """Time in which both ran and some kernel's isolated time is not known."""
     predicted: Any
+
+    @property
+    def busy(self) -> Any:
+        """Time in which either ran."""
+        return self.computing + self.communicating - self.both
+
+    @property
+    def known(self) -> bool:
+        """Whether enough of the isolated times is known to speak of them."""
+        return bool(self.unknown <= NEGLIGIBLE * self.both)
 
     def estimate(self) -> OverlapEstimate:
         """The isolated times against the busy time, if enough of them is known."""
         unknown_ns = round(self.unknown)
-        if self.unknown > NEGLIGIBLE * self.both:
+        if not self.known:
             return OverlapEstimate(overlap=None, source="unknown", unknown_ns=unknown_ns)
         overlap = Overlap(
             compute_ns=round(self.compute),
@@ -61,22 +76,16 @@ class _Figures(NamedTuple):
 class IsolatedWork:
     """What each side got done in any window, in ns of isolated time."""
 
-    _integrals: _Figures
+    _integrals: Work
 
-    def estimates(self, start_ns: Times, end_ns: Times, /) -> tuple[OverlapEstimate, ...]:
-        """One estimate for each window [start, end)."""
-        return tuple(_Figures(*figures).estimate() for figures in self._between(start_ns, end_ns).T.tolist())
+    def within(self, start_ns: Times, end_ns: Times, /) -> tuple[Work, ...]:
+        """What happened in each window [start, end)."""
+        columns = [integral.between(start_ns, end_ns).tolist() for integral in self._integrals]
+        return tuple(Work(*figures) for figures in zip(*columns, strict=True))
 
-    def estimate_of_all(self, start_ns: Times, end_ns: Times, /) -> OverlapEstimate:
-        """One estimate for all windows [start, end) together."""
-        return _Figures(*self._between(start_ns, end_ns).sum(axis=1).tolist()).estimate()
-
-    def both_ns(self, start_ns: Times, end_ns: Times, /) -> int:
-        """How long both sides run together in all these windows."""
-        return round(float(self._integrals.both.between(start_ns, end_ns).sum()))
-
-    def _between(self, start_ns: Times, end_ns: Times, /) -> Numbers:
-        return np.stack([integral.between(start_ns, end_ns) for integral in self._integrals])
+    def within_all(self, start_ns: Times, end_ns: Times, /) -> Work:
+        """What happened in all windows [start, end) together."""
+        return Work(*(float(integral.between(start_ns, end_ns).sum()) for integral in self._integrals))
 
 
 def isolated_work(timeline: Timeline, /, *, rate: Numbers, predicted: Mask | None = None) -> IsolatedWork:
@@ -110,11 +119,12 @@ def isolated_work(timeline: Timeline, /, *, rate: Numbers, predicted: Mask | Non
         return Integral(edges_ns=edges, value=value.astype(np.float64))
 
     return IsolatedWork(
-        _integrals=_Figures(
+        _integrals=Work(
             compute=integral(speed["compute"]),
             communication=integral(speed["communication"]),
+            computing=integral(computing > 0),
+            communicating=integral(communicating > 0),
             both=integral(both),
-            busy=integral((computing > 0) | (communicating > 0)),
             unknown=integral(both & unknown),
             predicted=integral(both & (guessed > 0)),
         )
@@ -140,9 +150,10 @@ def overlapped_regions(
     start, end = _stretches(every.within(*window_ns))
     if not len(start):
         return ()
-    estimates = work.estimates(start, end)
-    known = np.array([estimate.overlap is not None for estimate in estimates])
-    cost = np.array([_cost(estimate) for estimate in estimates], dtype=np.int64)
+    whole = work.within_all(np.array(window_ns[:1]), np.array(window_ns[1:]))
+    stretches = work.within(start, end)
+    known = np.array([each.known for each in stretches])
+    cost = np.array([_cost(each, whole=whole) for each in stretches])
     keys = np.stack([known, *_longest_names(timeline, start, end)], axis=1)
     groups = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
     found = []
@@ -150,17 +161,22 @@ def overlapped_regions(
         members = np.flatnonzero(groups == group)
         worst = members[np.lexsort(((end - start)[members], cost[members]))[-1]]
         names = _names(timeline, int(start[worst]), int(end[worst]))
+        together = work.within_all(start[members], end[members])
         found.append(
             OverlappedRegion(
                 rank=rank,
                 step=names.step,
                 start_ns=int(start[worst]) - window_ns[0],
                 count=len(members),
-                concurrent_ns=int((end - start)[members].sum()),
+                concurrent_ns=round(together.busy),
                 compute=names.compute,
                 communication=names.communication,
-                overlap=work.estimate_of_all(start[members], end[members]),
-                cost_ns=int(cost[members].sum()) if known[worst] else None,
+                overlap=together.estimate(),
+                compute_lost_ns=round(together.computing - together.compute) if known[worst] else None,
+                communication_lost_ns=(
+                    round(together.communicating - together.communication) if known[worst] else None
+                ),
+                cost_ns=round(cost[members].sum()) if known[worst] else None,
             )
         )
     found.sort(key=lambda r: (r.cost_ns is not None, r.cost_ns or 0, r.concurrent_ns), reverse=True)
@@ -179,10 +195,13 @@ def _stretches(every: Sides, /) -> tuple[Times, Times]:
     return start[meets], end[meets]
 
 
-def _cost(estimate: OverlapEstimate, /) -> int:
-    """Concurrent minus ideal time; 0 where it is not known."""
-    overlap = estimate.overlap
-    return 0 if overlap is None else overlap.concurrent_ns - overlap.ideal_ns
+def _cost(work: Work, /, *, whole: Work) -> float:
+    """What the side lost that is busy longer in the whole window; 0 where that is not known."""
+    if not work.known:
+        return 0.0
+    if whole.computing >= whole.communicating:
+        return float(work.computing - work.compute)
+    return float(work.communicating - work.communication)
 
 
 def _longest_names(timeline: Timeline, start_ns: Times, end_ns: Times, /) -> list[Ids]:

@@ -26,8 +26,8 @@ _COST_RULE = (
 )
 _REGION_RULE = (
     "Stretches in which compute and communication ran together, those of the same longest kernels as one row."
-    " Cost is each one's length minus the longer side's isolated time, summed; unknown where a kernel has no"
-    " isolated time. Step and start are those of the costliest."
+    " Lost is what contention kept a side from doing in them; it costs what the side lost that is busy longer in"
+    " the whole window; unknown where a kernel has no isolated time. Step and start are those of the costliest."
 )
 _EXPOSED_RULE = (
     "Communication with no compute beside it, always between the same two compute kernels; step and start are"
@@ -69,6 +69,8 @@ _REGION_COLUMNS = (
     Column(label="Stretches", numeric=True),
     Column(label="Communication"),
     Column(label="Compute"),
+    Column(label="Compute lost", numeric=True, help="Isolated time that was not done in them"),
+    Column(label="Communication lost", numeric=True, help="Isolated time that was not done in them"),
     Column(label="Fraction of ideal", numeric=True),
     Column(label="Speedup", numeric=True),
     Column(label="Ideal", numeric=True, help="Ideal speedup"),
@@ -122,6 +124,8 @@ def _region(region: OverlappedRegion) -> tuple[Cell, ...]:
     return (
         time_cell(region.cost_ns),
         time_cell(region.concurrent_ns),
+        time_cell(region.compute_lost_ns),
+        time_cell(region.communication_lost_ns),
         count_cell(region.count),
         _names(region.communication, kind="communication"),
         _names(region.compute, kind="compute"),
