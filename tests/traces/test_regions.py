@@ -46,15 +46,15 @@ ALONE = [Row(name="gemm", start=0, end=100_000), Row(start=200_000, end=300_000,
 )
 def test_a_region_stands_between_serial_and_ideal(concurrent: int, fraction: float) -> None:
     (region,) = regions_of(made_timeline([*ALONE, *pair(at=500_000, concurrent=concurrent)]))
-    overlap = region.overlap.overlap
-    assert overlap is not None
-    assert (overlap.compute_ns, overlap.communication_ns) == (100_000, 100_000)
-    assert overlap.concurrent_ns == region.concurrent_ns == concurrent
-    assert overlap.fraction_of_ideal == pytest.approx(fraction)
+    assert (region.compute_ns, region.communication_ns) == (100_000, 100_000)
+    assert region.concurrent_ns == concurrent
+    assert region.speedup == pytest.approx(200_000 / concurrent)
+    assert region.fraction_of_ideal == pytest.approx(fraction)
+    assert region.compute_lost_ns == region.communication_lost_ns == concurrent - 100_000
     assert region.cost_ns == concurrent - 100_000
     assert region.start_ns == 500_000
     assert (region.compute, region.communication) == (("gemm",), ("send",))
-    assert region.overlap.source == "measured"
+    assert region.source == "measured"
 
 
 def test_a_window_holds_what_ran_before_and_after_the_overlap_too() -> None:
@@ -72,11 +72,32 @@ def test_a_window_holds_what_ran_before_and_after_the_overlap_too() -> None:
     assert estimate.overlap.concurrent_ns == 200_000
 
 
+def test_the_cost_is_what_the_longer_side_lost() -> None:
+    """Slow transfers under a long GEMM cost nothing; a GEMM slowed by transfers does."""
+    slowed = [
+        *ALONE,
+        Row(name="long", start=400_000, end=700_000),
+        Row(name="long", start=1_000_000, end=1_300_000),
+        Row(start=1_000_000, end=1_200_000, **SEND),
+    ]
+    (region,) = regions_of(made_timeline(slowed))
+    assert (region.compute_lost_ns, region.communication_lost_ns, region.cost_ns) == (0, 100_000, 0)
+    slowing = [
+        *ALONE,
+        Row(name="long", start=400_000, end=700_000),
+        Row(name="long", start=1_000_000, end=1_350_000),
+        Row(start=1_000_000, end=1_100_000, **SEND),
+    ]
+    (region,) = regions_of(made_timeline(slowing))
+    assert (region.compute_lost_ns, region.communication_lost_ns, region.cost_ns) == (50_000, 0, 50_000)
+    assert region.fraction_of_ideal == pytest.approx(0.5)
+
+
 def test_a_kernel_never_seen_alone_makes_the_region_unknown() -> None:
     rows = [*ALONE, Row(name="strange", start=500_000, end=600_000), Row(start=500_000, end=600_000, **SEND)]
     (region,) = regions_of(made_timeline(rows))
-    assert region.overlap.overlap is None
-    assert (region.overlap.source, region.overlap.unknown_ns, region.cost_ns) == ("unknown", 100_000, None)
+    assert (region.source, region.unknown_ns, region.cost_ns) == ("unknown", 100_000, None)
+    assert (region.speedup, region.fraction_of_ideal, region.compute_lost_ns) == (None, None, None)
 
 
 def test_a_negligible_unknown_kernel_does_not() -> None:
@@ -86,14 +107,14 @@ def test_a_negligible_unknown_kernel_does_not() -> None:
         Row(name="strange", start=597_000, end=600_000),
     ]
     (region,) = regions_of(made_timeline(rows))
-    assert region.overlap.overlap is not None
-    assert region.overlap.unknown_ns == 3000
+    assert region.compute_ns is not None
+    assert region.unknown_ns == 3000
 
 
 def test_fused_kernels_are_unknown() -> None:
     rows = [Row(name="all_gather_gemm", start=0, end=100, activity=Activity.FUSED)]
     (region,) = regions_of(made_timeline(rows))
-    assert region.overlap.source == "unknown"
+    assert region.source == "unknown"
 
 
 def test_short_breaks_do_not_end_a_region_and_long_ones_do() -> None:
@@ -113,10 +134,7 @@ def test_stretches_of_the_same_kernels_are_one_region() -> None:
     rows = [*ALONE, *pair(at=500_000, concurrent=150_000), *pair(at=800_000, concurrent=150_000)]
     (region,) = regions_of(made_timeline(rows))
     assert (region.count, region.concurrent_ns, region.cost_ns) == (2, 300_000, 100_000)
-    overlap = region.overlap.overlap
-    assert overlap is not None
-    assert (overlap.compute_ns, overlap.communication_ns) == (200_000, 200_000)
-    assert overlap.concurrent_ns == 300_000
+    assert (region.compute_ns, region.communication_ns) == (200_000, 200_000)
 
 
 def test_a_cheap_short_kernel_does_not_name_the_region() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from conccl.advise.analysis import Analysis, RankAnalysis
@@ -87,16 +86,13 @@ def _window(window: WindowOverlap, /) -> dict[str, Any]:
 
 
 def _region(region: OverlappedRegion, /) -> dict[str, Any]:
-    document = {
-        field.name: getattr(region, field.name)
-        for field in dataclasses.fields(region)
-        if field.name != "overlap"
-    }
     return {
-        **document,
-        "compute": list(region.compute),
-        "communication": list(region.communication),
-        **_estimate(region.overlap),
+        **_plain(region),
+        "compute_lost_ns": region.compute_lost_ns,
+        "communication_lost_ns": region.communication_lost_ns,
+        "ideal_speedup": region.ideal_speedup,
+        "speedup": region.speedup,
+        "fraction_of_ideal": region.fraction_of_ideal,
     }
 
 

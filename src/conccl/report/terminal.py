@@ -211,7 +211,7 @@ def _costliest(analysis: Analysis) -> RenderableType:
 def _cost(place: int, cost: OverlapCost) -> Text:
     worst = cost.worst
     if isinstance(worst, OverlappedRegion):
-        what, joined = f"lost, fraction of ideal {fraction_text(worst.overlap.overlap)}", "beside"
+        what, joined = f"lost, fraction of ideal {fraction_text(worst)}", "beside"
     else:
         what, joined = f"exposed in {worst.calls} call{'s' if worst.calls > 1 else ''}", "after"
     line = Text.assemble(

@@ -9,6 +9,7 @@ from conccl.advise.analysis import Analysis, RankAnalysis
 from conccl.core.metrics import MEANINGFUL_IDEAL_SPEEDUP, Overlap
 from conccl.core.units import format_ns
 from conccl.report.names import shown
+from conccl.traces.findings import OverlappedRegion
 
 
 def time_text(time_ns: float | None, /) -> str:
@@ -40,13 +41,13 @@ def window_text(analysis: Analysis, /) -> str:
     return text if len(windows) == 1 else f"{text} (and {len(windows) - 1} other windows)"
 
 
-def fraction_text(overlap: Overlap | None, /) -> str:
-    """The fraction of ideal to two digits; what it is instead where it has no meaning.
+def fraction_text(overlap: Overlap | OverlappedRegion | None, /) -> str:
+    """The fraction of ideal to two digits; what it is instead where it has no meaning or is not known.
 
     >>> fraction_text(Overlap(compute_ns=100, communication_ns=100, concurrent_ns=150))
     '0.50'
     """
-    if overlap is None:
+    if overlap is None or overlap.compute_ns is None:
         return "unknown"
     fraction = overlap.fraction_of_ideal
     return "n/a" if fraction is None else f"{fraction:.2f}"

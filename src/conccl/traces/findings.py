@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from conccl.core.metrics import Overlap
+from conccl.core.metrics import Overlap, fraction_of_ideal
 
 ENOUGH_INSTANCES = 3
 ALIKE = 0.5
@@ -200,7 +200,10 @@ class Contention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlappedRegion:
-    """Stretches in which the same kernels of both sides ran together, and how far from ideal they were."""
+    """Stretches in which the same kernels of both sides ran together, and how far from ideal they were.
+
+    While both sides have work, ideal is both at full speed: an ideal speedup of 2.
+    """
 
     rank: int
     step: int | None
@@ -210,14 +213,45 @@ class OverlappedRegion:
     count: int
     """Stretches with the same longest kernel on either side, all together below."""
     concurrent_ns: int
+    """Time in which both sides ran."""
     compute: tuple[str, ...]
     communication: tuple[str, ...]
-    overlap: OverlapEstimate
-    compute_lost_ns: int | None
-    """Isolated compute time that contention kept from being done in it; None: not known."""
-    communication_lost_ns: int | None
+    compute_ns: int | None
+    """Isolated compute time that was done in it; None where isolated times are not known."""
+    communication_ns: int | None
+    source: str
+    """measured (isolated instances in the trace), predicted, or unknown."""
+    unknown_ns: int
+    """Time of it for which some kernel's isolated time is not known."""
     cost_ns: int | None
     """What the side lost in it that is busy longer in the rank's window: the other's loss costs no time."""
+
+    @property
+    def ideal_speedup(self) -> float | None:
+        """Both sides at full speed; None where isolated times are not known."""
+        return None if self.compute_ns is None or not self.concurrent_ns else 2.0
+
+    @property
+    def speedup(self) -> float | None:
+        """Work of both sides done, over the time that it took."""
+        if self.compute_ns is None or self.communication_ns is None or not self.concurrent_ns:
+            return None
+        return (self.compute_ns + self.communication_ns) / self.concurrent_ns
+
+    @property
+    def fraction_of_ideal(self) -> float | None:
+        """0: no faster than one after the other; 1: both at full speed."""
+        return fraction_of_ideal(speedup=self.speedup, ideal_speedup=self.ideal_speedup)
+
+    @property
+    def compute_lost_ns(self) -> int | None:
+        """Compute that contention kept from being done in it."""
+        return None if self.compute_ns is None else self.concurrent_ns - self.compute_ns
+
+    @property
+    def communication_lost_ns(self) -> int | None:
+        """Communication that contention kept from being done in it."""
+        return None if self.communication_ns is None else self.concurrent_ns - self.communication_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,21 @@ class Work(NamedTuple):
         return self.computing + self.communicating - self.both
 
     @property
+    def compute_lost(self) -> Any:
+        """Compute that contention kept from being done."""
+        return self.computing - self.compute
+
+    @property
+    def communication_lost(self) -> Any:
+        """Communication that contention kept from being done."""
+        return self.communicating - self.communication
+
+    @property
+    def source(self) -> str:
+        """Where the isolated times are from."""
+        return "predicted" if self.predicted else "measured"
+
+    @property
     def known(self) -> bool:
         """Whether enough of the isolated times is known to speak of them."""
         return bool(self.unknown <= NEGLIGIBLE * self.both)
@@ -68,8 +83,7 @@ class Work(NamedTuple):
             communication_ns=round(self.communication),
             concurrent_ns=round(self.busy),
         )
-        source = "predicted" if self.predicted else "measured"
-        return OverlapEstimate(overlap=overlap, source=source, unknown_ns=unknown_ns)
+        return OverlapEstimate(overlap=overlap, source=self.source, unknown_ns=unknown_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -162,21 +176,21 @@ def overlapped_regions(
         worst = members[np.lexsort(((end - start)[members], cost[members]))[-1]]
         names = _names(timeline, int(start[worst]), int(end[worst]))
         together = work.within_all(start[members], end[members])
+        known_here = bool(known[worst])
         found.append(
             OverlappedRegion(
                 rank=rank,
                 step=names.step,
                 start_ns=int(start[worst]) - window_ns[0],
                 count=len(members),
-                concurrent_ns=round(together.busy),
+                concurrent_ns=round(together.both),
                 compute=names.compute,
                 communication=names.communication,
-                overlap=together.estimate(),
-                compute_lost_ns=round(together.computing - together.compute) if known[worst] else None,
-                communication_lost_ns=(
-                    round(together.communicating - together.communication) if known[worst] else None
-                ),
-                cost_ns=round(cost[members].sum()) if known[worst] else None,
+                compute_ns=round(together.both - together.compute_lost) if known_here else None,
+                communication_ns=round(together.both - together.communication_lost) if known_here else None,
+                source=together.source if known_here else "unknown",
+                unknown_ns=round(together.unknown),
+                cost_ns=round(cost[members].sum()) if known_here else None,
             )
         )
     found.sort(key=lambda r: (r.cost_ns is not None, r.cost_ns or 0, r.concurrent_ns), reverse=True)
@@ -200,8 +214,8 @@ def _cost(work: Work, /, *, whole: Work) -> float:
     if not work.known:
         return 0.0
     if whole.computing >= whole.communicating:
-        return float(work.computing - work.compute)
-    return float(work.communicating - work.communication)
+        return float(work.compute_lost)
+    return float(work.communication_lost)
 
 
 def _longest_names(timeline: Timeline, start_ns: Times, end_ns: Times, /) -> list[Ids]:

@@ -10,6 +10,7 @@ from conccl.report.blocks import Cell, Column, DataTable
 from conccl.report.names import shown
 from conccl.report.runs import Run
 from conccl.report.texts import fraction_text, ratio_text, time_text
+from conccl.traces.findings import OverlappedRegion
 
 _NOTHING = frozenset({"", "-"})
 
@@ -42,12 +43,12 @@ def ratio_cell(ratio: float | None, /) -> Cell:
     return Cell(text=ratio_text(ratio), value=ratio)
 
 
-def fraction_cell(overlap: Overlap | None, /) -> Cell:
+def fraction_cell(overlap: Overlap | OverlappedRegion | None, /) -> Cell:
     """The fraction of ideal, or the word for why there is none."""
     return Cell(text=fraction_text(overlap), value=None if overlap is None else overlap.fraction_of_ideal)
 
 
-def speedup_cell(overlap: Overlap | None, /) -> Cell:
+def speedup_cell(overlap: Overlap | OverlappedRegion | None, /) -> Cell:
     """The speedup over serial execution."""
     return ratio_cell(None if overlap is None else overlap.speedup)
 

@@ -9,7 +9,6 @@ from conccl.report.sections.cells import (
     LONGEST_FULL,
     count_cell,
     fraction_cell,
-    ideal_cell,
     name_cell,
     number_cell,
     speedup_cell,
@@ -26,8 +25,9 @@ _COST_RULE = (
 )
 _REGION_RULE = (
     "Stretches in which compute and communication ran together, those of the same longest kernels as one row."
-    " Lost is what contention kept a side from doing in them; it costs what the side lost that is busy longer in"
-    " the whole window; unknown where a kernel has no isolated time. Step and start are those of the costliest."
+    " Lost is what contention kept a side from doing while both ran; the cost is the loss of the side that is"
+    " busy longer in the whole window; unknown where a kernel has no isolated time. Step and start are those"
+    " of the costliest."
 )
 _EXPOSED_RULE = (
     "Communication with no compute beside it, always between the same two compute kernels; step and start are"
@@ -65,15 +65,14 @@ _COST_COLUMNS = (
 )
 _REGION_COLUMNS = (
     Column(label="Cost", numeric=True, always=True),
-    Column(label="Length", numeric=True, help="Of all these stretches"),
+    Column(label="Both", numeric=True, help="Time in which both ran, in all these stretches"),
     Column(label="Stretches", numeric=True),
     Column(label="Communication"),
     Column(label="Compute"),
     Column(label="Compute lost", numeric=True, help="Isolated time that was not done in them"),
     Column(label="Communication lost", numeric=True, help="Isolated time that was not done in them"),
     Column(label="Fraction of ideal", numeric=True),
-    Column(label="Speedup", numeric=True),
-    Column(label="Ideal", numeric=True, help="Ideal speedup"),
+    Column(label="Speedup", numeric=True, help="While both run; ideal is 2, both at full speed"),
     Column(label="Isolated times", help="measured in the trace, predicted, or unknown"),
     Column(label="Rank", numeric=True, of_rank=True),
     Column(label="Step", numeric=True),
@@ -120,19 +119,17 @@ def _cost(cost: OverlapCost) -> tuple[Cell, ...]:
 
 
 def _region(region: OverlappedRegion) -> tuple[Cell, ...]:
-    overlap = region.overlap.overlap
     return (
         time_cell(region.cost_ns),
         time_cell(region.concurrent_ns),
-        time_cell(region.compute_lost_ns),
-        time_cell(region.communication_lost_ns),
         count_cell(region.count),
         _names(region.communication, kind="communication"),
         _names(region.compute, kind="compute"),
-        fraction_cell(overlap),
-        speedup_cell(overlap),
-        ideal_cell(overlap),
-        Cell(text=region.overlap.source),
+        time_cell(region.compute_lost_ns),
+        time_cell(region.communication_lost_ns),
+        fraction_cell(region),
+        speedup_cell(region),
+        Cell(text=region.source),
         number_cell(region.rank),
         number_cell(region.step),
         time_cell(region.start_ns),
