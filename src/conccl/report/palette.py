@@ -23,16 +23,16 @@ class Colour:
 
 PALETTE: dict[str, Colour] = {
     "compute": Colour(
-        light="#6c9bea", light_ink="#0c1a33", dark="#6c9bea", dark_ink="#0a1222", terminal="blue"
+        light="#6c9bea", light_ink="#0c1a33", dark="#4f84e8", dark_ink="#060c1a", terminal="blue"
     ),
     "communication": Colour(
-        light="#e8903c", light_ink="#331a02", dark="#e09a52", dark_ink="#221304", terminal="yellow"
+        light="#e8903c", light_ink="#331a02", dark="#e88a42", dark_ink="#221304", terminal="yellow"
     ),
     "both": Colour(
-        light="#1d7a5f", light_ink="#ffffff", dark="#6ff2da", dark_ink="#04211b", terminal="green"
+        light="#1d7a5f", light_ink="#ffffff", dark="#5fcfba", dark_ink="#04211b", terminal="green"
     ),
     "copy": Colour(
-        light="#8242b8", light_ink="#ffffff", dark="#a05ca0", dark_ink="#ffffff", terminal="magenta"
+        light="#8242b8", light_ink="#ffffff", dark="#a3509a", dark_ink="#ffffff", terminal="magenta"
     ),
     "idle": Colour(
         light="#e4e6ea", light_ink="#3d444d", dark="#2a3038", dark_ink="#c3c9d1", terminal="bright_black"

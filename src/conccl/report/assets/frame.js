@@ -14,7 +14,7 @@ function element(tag, attributes, ...children) {
 function themeColours() {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(name).trim();
-  const colours = { ink: read("--ink"), muted: read("--muted"), line: read("--line"), panel: read("--panel"), accent: read("--accent") };
+  const colours = { ink: read("--ink"), muted: read("--muted"), line: read("--line"), panel: read("--panel") };
   for (const kind of KINDS) {
     colours[kind] = read(`--${kind}`);
     colours[`${kind}-ink`] = read(`--${kind}-ink`);

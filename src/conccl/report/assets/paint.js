@@ -60,7 +60,9 @@ function paintBox(context, lane, row, left, right, y, height, colours, kind, hit
     context.rect(left + 3, y, right - left - 8, height);
     context.clip();
     context.fillStyle = colours[`${kind}-ink`];
-    context.fillText(view.label(lane.name[row]), left + 4, y + height / 2 + 0.5);
+    const label = view.label(lane.name[row]);
+    const fits = (right - left - 9) / context.measureText(label).width;
+    context.fillText(fits < 1 ? `${label.slice(0, Math.floor(label.length * fits) - 1)}…` : label, left + 4, y + height / 2 + 0.5);
     context.restore();
     context.fillStyle = colours[kind];
   }
