@@ -86,7 +86,7 @@ def test_a_step_in_memory() -> None:
     assert [span.activity for span in timeline] == [Activity.COMPUTE, Activity.COMMUNICATION, Activity.COPY]
     assert [span.lane.stream for span in timeline] == ["20", "21", "7"]
     assert timeline.columns["step"].tolist() == [0, 0, 0]
-    assert timeline.columns["ctas"].tolist() == [4, 0, 0]
+    assert timeline.columns["ctas"].tolist() == [4, 4, 0]
     assert trace.collectives[0].kind is CollectiveKind.ALL_REDUCE
     assert [step.number for step in trace.steps] == [3]
     assert trace.health.sync_rows == 1
