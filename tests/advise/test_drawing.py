@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conccl.advise.analysis import STATES, Drawing
+from conccl.advise.analysis import Drawing
 from conccl.advise.drawing import draw
 from conccl.core.timeline import Activity
 from conccl.traces.breakdown import sides_of, split, step_windows
+from conccl.traces.states import STATES
 from conccl.traces.trace import Step
 from made_traces import Row, made_timeline
 

@@ -30,9 +30,6 @@ from conccl.traces.findings import (
 )
 from conccl.traces.trace import Health
 
-STATES = ("compute_only", "communication_only", "both", "copy_only", "idle")
-"""What a moment of a rank is: ``Drawing.state`` indexes this."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesUsed:
@@ -78,7 +75,7 @@ class Drawing:
     state_start_ns: Times
     state_end_ns: Times
     state: npt.NDArray[np.int8]
-    """Index into `STATES`; the states follow each other and fill the window."""
+    """Index into `conccl.traces.states.STATES`; the states follow each other and fill the window."""
     marks: tuple[Mark, ...]
     left_out: int
     """Rows of the window that are not drawn (the shortest), so that the drawing stays bounded."""

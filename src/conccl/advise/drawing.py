@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from conccl.advise.analysis import STATES, Drawing, Mark
-from conccl.core.timeline import Timeline, Times
+from conccl.advise.analysis import Drawing, Mark
+from conccl.core.timeline import Timeline
 from conccl.traces.breakdown import Sides, StepWindow
-from conccl.traces.intervals import partition
+from conccl.traces.states import states_of
 from conccl.traces.trace import Step
 
 ROWS_DRAWN = 8_000
@@ -42,7 +42,7 @@ def draw(
     drawn = _inside(timeline, window)
     names, name_id = _used(timeline.name_id[drawn])
     lanes, lane_id = _used(timeline.lane_id[drawn])
-    state_start, state_end, state = _states(every, window)
+    states = states_of(every, start_ns=window.start_ns, end_ns=window.end_ns)
     return Drawing(
         window=window.text,
         origin_ns=window.start_ns,
@@ -54,9 +54,9 @@ def draw(
         name_id=name_id.astype(np.int32),
         lane_id=lane_id.astype(np.int32),
         activity=timeline.activity[drawn],
-        state_start_ns=state_start - window.start_ns,
-        state_end_ns=state_end - window.start_ns,
-        state=state,
+        state_start_ns=states.start_ns - window.start_ns,
+        state_end_ns=states.end_ns - window.start_ns,
+        state=states.state,
         marks=_marks(windows, steps=steps, window=window),
         left_out=0,
     )
@@ -107,25 +107,6 @@ def _used(ids: npt.NDArray[np.int32], /) -> tuple[list[int], npt.NDArray[np.intp
     """The ids that occur, and each entry as a place among them."""
     used, places = np.unique(ids, return_inverse=True)
     return used.tolist(), places
-
-
-def _states(every: Sides, window: _Window, /) -> tuple[Times, Times, npt.NDArray[np.int8]]:
-    """Stretches of equal state that follow each other from the window's start to its end."""
-    inside = every.within(window.start_ns, window.end_ns)
-    edges, held = partition(inside.compute, inside.communication, inside.copies)
-    compute, communication, copies = (np.concatenate(([False], mask, [False])) for mask in held)
-    edges = np.concatenate(([window.start_ns], edges, [window.end_ns]))
-    if len(edges) == 2:
-        compute = communication = copies = np.zeros(1, dtype=np.bool_)
-    state = np.select(
-        [compute & communication, compute, communication, copies],
-        [STATES.index(name) for name in ("both", "compute_only", "communication_only", "copy_only")],
-        default=STATES.index("idle"),
-    ).astype(np.int8)
-    real = edges[1:] > edges[:-1]
-    starts, ends, state = edges[:-1][real], edges[1:][real], state[real]
-    first = np.concatenate(([True], state[1:] != state[:-1])) if len(state) else np.zeros(0, np.bool_)
-    return starts[first], np.append(starts[first][1:], ends[-1:]), state[first]
 
 
 def _marks(windows: Sequence[StepWindow], /, *, steps: Sequence[Step], window: _Window) -> tuple[Mark, ...]:

@@ -41,7 +41,7 @@ PALETTE: dict[str, Colour] = {
 """What time is spent on -> its colour."""
 
 STATE_COLOURS = ("compute", "communication", "both", "copy", "idle")
-"""The palette's key of each state of `conccl.advise.analysis.STATES`."""
+"""The palette's key of each state of `conccl.traces.states.STATES`."""
 
 
 def css_variables(theme: str, /) -> str:
