@@ -10,7 +10,7 @@ import enum
 from dataclasses import dataclass, field
 
 from conccl.core.errors import InputError
-from conccl.core.ops import DType
+from conccl.core.kinds import DType
 
 
 class Topology(enum.StrEnum):

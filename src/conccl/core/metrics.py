@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from conccl.core.ops import CollectiveKind
+from conccl.core.kinds import CollectiveKind
 
 LONGER_BY = 1.15
 """A side is the long one where it lasts this much longer than the other (ConCCL's taxonomy)."""

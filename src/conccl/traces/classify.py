@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from conccl.core.ops import CollectiveKind
+from conccl.core.kinds import CollectiveKind
 from conccl.core.timeline import Activity
 from conccl.traces.pattern_trial import match_under_limit
 from conccl.traces.rules import Effect, RowKind, Rule, Rules, built_in_rules

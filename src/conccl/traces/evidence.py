@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from conccl.core.ops import CollectiveKind, DType
+from conccl.core.kinds import CollectiveKind, DType
 from conccl.traces.classify import collective_kind
 from conccl.traces.described import Described, LabelArguments
 from conccl.traces.trace import CollectiveCall

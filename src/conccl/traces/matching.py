@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from conccl.core.ops import CollectiveKind
+from conccl.core.kinds import CollectiveKind
 from conccl.core.timeline import Ids, Times
 
 SHARED_CLOCK_NS = 50_000

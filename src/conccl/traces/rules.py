@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from conccl.core.errors import InputError
-from conccl.core.ops import CollectiveKind
+from conccl.core.kinds import CollectiveKind
 
 E = TypeVar("E", bound=enum.StrEnum)
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from conccl.core.ops import CollectiveKind, DType
+from conccl.core.kinds import CollectiveKind, DType
 from conccl.core.timeline import Ids, Timeline, Times
 
 
