@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -195,6 +196,39 @@ def test_the_line_for_a_log(tmp_path: Path) -> None:
     """Four steps busy for 275 of a span of 3,968 us."""
     line = conccl.analyze(write_kineto(tmp_path / "a.json", step_rows())).line()
     assert line == "overlap: 50.0 % of 400 us communication hidden, 200 us exposed, 72.3 % idle (1 rank)"
+
+
+class InMemory:
+    """What `conccl.traces.live` asks of a profiler, with these rows."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        events = [self._event(row, number) for number, row in enumerate(rows, start=1)]
+        self.profiler = SimpleNamespace(kineto_results=SimpleNamespace(events=lambda: events))
+
+    def export_chrome_trace(self, _: str) -> None:
+        raise AssertionError("no file is needed")
+
+    def _event(self, row: Row, correlation: int) -> SimpleNamespace:
+        values = {
+            "activity_type": "kernel",
+            "name": row.name,
+            "start_ns": row.start,
+            "duration_ns": row.end - row.start,
+            "device_index": 0,
+            "device_resource_id": int(row.stream),
+            "correlation_id": correlation,
+            "metadata_json": f'"stream": {row.stream}, "grid": [{row.ctas}, 1, 1], "block": [128, 1, 1]',
+        }
+        return SimpleNamespace(**{name: (lambda value=value: value) for name, value in values.items()})
+
+
+def test_a_profiler_in_memory_says_the_same_as_its_file(tmp_path: Path) -> None:
+    live = conccl.analyze(InMemory(step_rows()))
+    file = conccl.analyze(write_kineto(tmp_path / "a.json", step_rows()))
+    assert live.line() == file.line()
+    assert live.ranks[0].split == file.ranks[0].split
+    assert live.ranks[0].path == "live profiler"
+    assert live.paths == ()
 
 
 def test_progress_counts_files(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from conccl.advise.workers import Died, cpus, spread
 from conccl.core.errors import InputError, TraceError
 from conccl.traces.classify import HostCopies
 from conccl.traces.kineto import read_trace
+from conccl.traces.live import is_profiler, traces_of_profiler
 from conccl.traces.rules import FORMAT_VERSION, load_rules
 from conccl.traces.sources import TraceFile, find_traces, unique_ranks
 
@@ -63,8 +64,13 @@ def analyze(
         from conccl.costs.catalogue import load_device  # noqa: PLC0415 (a few ms that most calls do not need)
 
         device = load_device(device).name
-    paths = _paths(traces)
-    findings, problems = _of_files(paths, reader, rank=rank, processes=processes, progress=progress)
+    paths: tuple[str, ...] = ()
+    problems: list[TraceError] = []
+    if is_profiler(traces):
+        findings = reader.of_profiler(traces)
+    else:
+        paths = _paths(traces)
+        findings, problems = _of_files(paths, reader, rank=rank, processes=processes, progress=progress)
     if not findings:
         raise _nothing(problems)
     return join(findings, paths=paths, rules=used, step=step, device=device, problems=tuple(problems))
@@ -88,6 +94,11 @@ class _Reader:
             return TraceError(
                 path=file.name, problem="does not fit into memory", remedy="Analyse fewer steps of it."
             )
+
+    def of_profiler(self, profiler: Any, /) -> list[RankFindings]:
+        """The rank of this process; its further GPUs get the next numbers."""
+        traces = traces_of_profiler(profiler, rules=load_rules(self.rules), host_copies=self.host_copies)
+        return _of_one_rank_each([tuple(analyze_rank(trace, self.options) for trace in traces)])
 
 
 def _of_files(
