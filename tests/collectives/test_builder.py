@@ -321,3 +321,20 @@ def test_a_plan_for_16_ranks_in_8_chunks_is_made_in_milliseconds(algorithm: str)
 def test_a_transfer_of_nothing_is_refused(field: str):
     with pytest.raises(InputError, match=f"{field} is 0; it must be 1 or more"):
         Transfer(**{field: 0})
+
+
+def test_rings_share_blocks_and_every_other_runs_backwards():
+    plan = built(K.ALL_GATHER, "ring", engines=2)
+    moves = [task for task in between_ranks(plan) if task.rank == 0]
+    receivers = {task.lane: task.op.destination.rank for task in moves}
+    assert receivers == {"communication.ce0": 1, "communication.ce1": 7}
+    assert {task.op.nbytes for task in moves} == {(1 << 20) // 2}
+
+
+def test_sm_tasks_run_in_the_partition_that_is_named():
+    plan = fragment(
+        collective(K.REDUCE_SCATTER), embedding=Embedding(partition="communication", partition_sms=16)
+    )
+    assert plan.partitions == {"communication": 16}
+    assert {task.partition for task in of(plan, Reduce)} == {"communication"}
+    assert {task.partition for task in between_ranks(plan)} == {None}

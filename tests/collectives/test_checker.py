@@ -7,14 +7,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from collective_cases import Case, cases
-from conccl.collectives.checker import check
+from conccl.collectives.checker import check, check_hazards
 from conccl.collectives.choose import fragment_of
 from conccl.collectives.finding import Finding, FindingKind, require_ok
-from conccl.collectives.layout import Layout, layout_of
-from conccl.collectives.transfer import Direction, Transfer
+from conccl.collectives.layout import Layout, Window, Windows, layout_of
+from conccl.collectives.transfer import Direction, Embedding, Transfer
 from conccl.core.errors import PlanError
 from conccl.core.ops import Collective, CollectiveKind, DType, Move, Reduce, ReduceOp, Region
-from conccl.core.plan import Dependency, Engine, Plan, Task
+from conccl.core.plan import Dependency, Engine, Plan, Task, merged
 
 K = CollectiveKind
 
@@ -228,3 +228,48 @@ def test_sixteen_ranks_and_thousands_of_steps_are_checked_in_a_moment():
     plan = fragment_of(one, algorithm="ring", transfer=Transfer(chunks=8))
     assert len(plan.steps().task) > 5000
     assert check(plan, layout=one) == ()
+
+
+@given(pair=st.tuples(cases(most_ranks=4), cases(most_ranks=4)))
+@settings(max_examples=60, deadline=None)
+def test_collectives_on_one_lane_may_share_all_their_buffers(pair: tuple[Case, Case]):
+    """The second enters when the first has left, on each rank: entries and exits are all that it takes."""
+    parts = [
+        fragment_of(
+            case.layout,
+            algorithm=case.algorithm,
+            transfer=case.transfer,
+            embedding=replace(case.embedding, name=f"call{number}"),
+        )
+        for number, case in enumerate(pair)
+    ]
+    assert check_hazards(merged(parts)) == ()
+
+
+def test_collectives_on_two_lanes_may_not_share_staging():
+    one = layout(K.REDUCE_SCATTER)
+    parts = [
+        fragment_of(one, embedding=Embedding(name=name, lane=name, windows=one.windows))
+        for name in ("a", "b")
+    ]
+    findings = check_hazards(merged(parts))
+    assert kinds(findings) == {FindingKind.RACE}
+    apart = [
+        fragment_of(replace(one, windows=windows), embedding=Embedding(name=name, lane=name, windows=windows))
+        for name in ("a", "b")
+        for windows in [
+            Windows(output=Window(buffer=f"output.{name}"), staging=Window(buffer=f"staging.{name}"))
+        ]
+    ]
+    assert check_hazards(merged(apart)) == ()
+
+
+def test_different_issue_orders_on_one_lane_make_a_plan_that_cannot_be():
+    one = layout(K.ALL_GATHER, ranks=2)
+    parts = {
+        name: fragment_of(one, embedding=Embedding(name=name, windows=one.windows)) for name in ("a", "b")
+    }
+    orders = {0: ("a", "b"), 1: ("b", "a")}
+    tasks = [task for rank, names in orders.items() for name in names for task in parts[name].for_rank(rank)]
+    with pytest.raises(PlanError, match=r"waits for itself: .*a\.(enter|exit|move).* waits for .*b\."):
+        Plan(tasks=tuple(tasks))

@@ -168,8 +168,10 @@ class Builder:
         """The fragment, complete with exits and buffers; its label says by which algorithm."""
         for position in range(self.layout.count):
             self._exit(position)
+        partition = self._embedding.partition
         return Plan(
             tasks=tuple(self._tasks),
+            partitions={partition: self._embedding.partition_sms} if partition is not None else {},
             buffers=tuple(self._buffers()),
             needs=tuple(self._needs),
             label=f"{self._name}: {algorithm}",
@@ -271,6 +273,7 @@ class Builder:
                 sms=max(1, self.transfer.sms // lanes) if on_sms else None,
                 # Packed onto one SM, CTAs of a communication kernel run several times slower (H200).
                 ctas_per_sm=1 if on_sms else None,
+                partition=self._embedding.partition if on_sms else None,
                 after=tuple(after),
                 parts=parts,
             )

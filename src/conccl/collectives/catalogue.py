@@ -18,7 +18,7 @@ _NAMES = {
     "b2b": "as direct, but back to back on one engine with one flag: small messages",
     "bcst": "as direct, but a command writes to two peers: small to middling messages",
     "swap": "in place: a command exchanges the blocks of two ranks",
-    "ring": "neighbours only: least bytes on every link and least staging, most steps",
+    "ring": "neighbours only: least bytes on every link, least staging, most steps",
     "recursive_doubling": "partners at powers of two: fewest steps",
     "recursive_halving": "partners at powers of two: fewest steps",
     "halving_doubling": "recursive halving, then doubling: few steps and least bytes",

@@ -20,7 +20,7 @@ def check(plan: Plan, /, *, layout: Layout, sm_count: int | None = None) -> tupl
     """All that is wrong with a fragment that should carry this layout out; empty where it is right.
 
     ``sm_count``: SMs of a device, to find tasks that wait in their middle (holding SMs) and may keep out
-    what they wait for. Cost grows with steps x lanes: 16 ranks and 5,000 steps take about a second.
+    what they wait for. Cost grows with steps x lanes (see ``benchmarks``).
     """
     steps = plan.steps()
     before = HappensBefore(plan, steps)
@@ -29,6 +29,20 @@ def check(plan: Plan, /, *, layout: Layout, sm_count: int | None = None) -> tupl
         *races(plan, steps, before),
         *outside(plan, steps, before),
         *follow(plan, steps, layout),
+        *([] if sm_count is None else _residency(plan, sm_count)),
+    )
+
+
+def check_hazards(plan: Plan, /, *, sm_count: int | None = None) -> tuple[Finding, ...]:
+    """Races, bytes out of bounds and too few SMs in any plan: several collectives in flight, say.
+
+    That a plan does not wait for itself is checked when it is made.
+    """
+    steps = plan.steps()
+    before = HappensBefore(plan, steps)
+    return (
+        *_regions(plan),
+        *races(plan, steps, before),
         *([] if sm_count is None else _residency(plan, sm_count)),
     )
 

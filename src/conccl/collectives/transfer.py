@@ -62,7 +62,7 @@ class Transfer:
     commands: frozenset[Command] = frozenset()
     """What the engines can do beside copies; an algorithm that needs it is chosen only where it is there."""
     engines: int | None = None
-    """Most engines (lanes) of a rank that move at once; None: one for each peer."""
+    """Most engines (lanes) of a rank that move at once; None: one for each peer, in rings one."""
     chunks: int = 1
     """Parts that every move and reduction is cut into; each goes on as soon as it is there."""
     sms: int = SMS
@@ -92,6 +92,10 @@ class Embedding:
     """The buffers of every rank that hold its bytes."""
     lane: str = "communication"
     """Collectives that share it follow each other, as on one stream; engines' lanes are named after it."""
+    partition: str | None = None
+    """The SMs that its reductions and SM moves run on, by name; None: all."""
+    partition_sms: int = 0
+    """How many SMs that partition holds."""
     after: Mapping[int, tuple[Dependency, ...]] = field(default_factory=dict)
     """What a rank waits for before it enters the collective."""
     ready: Callable[[Region], tuple[Dependency, ...]] | None = None
