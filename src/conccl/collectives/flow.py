@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from conccl.collectives.content import Bytes, Content, Piece, wanted
 from conccl.collectives.finding import Finding, FindingKind
-from conccl.collectives.layout import Layout
+from conccl.collectives.layout import Layout, part_of
 from conccl.collectives.ordering import reads_and_writes
-from conccl.collectives.phases import part_of
 from conccl.core.ops import Multicast, Reduce, ReduceOp, Region, Swap
 from conccl.core.plan import Part, Plan, Steps, Task
 

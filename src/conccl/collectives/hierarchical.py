@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from conccl.collectives.builder import Builder
 from conccl.collectives.direct import gather_blocks, reduce_blocks
-from conccl.collectives.layout import divide
-from conccl.collectives.phases import keep_own, own, part_of, rotated
+from conccl.collectives.layout import divide, part_of
+from conccl.collectives.phases import keep_own, own, rotated
 from conccl.core.ops import Region
 
 

@@ -230,6 +230,11 @@ def layout_of(
     )
 
 
+def part_of(region: Region, start: int, nbytes: int, /) -> Region:
+    """Bytes [start, start + nbytes) of a region."""
+    return Region(rank=region.rank, buffer=region.buffer, offset=region.offset + start, nbytes=nbytes)
+
+
 def divide(nbytes: int, pieces: int, unit: int, /) -> list[int]:
     """Where each of so many nearly equal pieces begins, and the end; pieces may be empty.
 

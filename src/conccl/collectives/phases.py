@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from conccl.collectives.builder import Builder
 from conccl.core.ops import Region
+from conccl.core.plan import Engine
 
 At = Callable[[int, int], Region]
 """Where a position has a block."""
@@ -38,11 +39,6 @@ def keep_own(b: Builder, positions: Sequence[int], /) -> None:
         b.move(b.layout.given(position, position), b.layout.got(position, position))
 
 
-def part_of(region: Region, start: int, nbytes: int, /) -> Region:
-    """Bytes [start, start + nbytes) of a region."""
-    return Region(rank=region.rank, buffer=region.buffer, offset=region.offset + start, nbytes=nbytes)
-
-
 def fetch(b: Builder, theirs: Region, slot: Region, /, *, engine: int = 0) -> Region:
     """A peer's bytes as a reduction's source: where they lie if SMs read peers, else moved into the slot."""
     if b.reads_peers:
@@ -54,3 +50,9 @@ def fetch(b: Builder, theirs: Region, slot: Region, /, *, engine: int = 0) -> Re
 def in_order(one: Region, other: Region, /, *, swap: bool) -> tuple[Region, Region]:
     """Sources of a reduction in the order that all ranks agree on, so that all get the same bits."""
     return (other, one) if swap else (one, other)
+
+
+def beside_moves(b: Builder, /, *, lanes: int = 1, lane: int = 0) -> int:
+    """A lane for reductions that alternate with moves on so many lanes: neither waits for its turn."""
+    moves = b.transfer.engine is Engine.SM and not b.reads_peers
+    return lane + lanes if moves and b.transfer.sms >= 2 * lanes else lane

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from conccl.collectives.builder import Builder
-from conccl.collectives.layout import Place
-from conccl.collectives.phases import fetch, in_order, keep_own, part_of
+from conccl.collectives.layout import Place, part_of
+from conccl.collectives.phases import beside_moves, fetch, in_order, keep_own
 from conccl.core.ops import Region
 
 
@@ -74,12 +74,12 @@ def reduce_ranges(b: Builder, fold: Folding, /, *, target: Callable[[int, int], 
             arrived[one] = (slot, starts[first])
             swap = bool(one & distance)
             if distance > 1:
-                b.reduce(in_order(mine, theirs, swap=swap), slot, last=False)
+                b.reduce(in_order(mine, theirs, swap=swap), slot, last=False, lane=beside_moves(b))
                 continue
             for block in range(first, stop):
                 at, nbytes = starts[block] - starts[first], starts[block + 1] - starts[block]
                 both = in_order(part_of(mine, at, nbytes), part_of(theirs, at, nbytes), swap=swap)
-                b.reduce(both, target(position, block), last=True)
+                b.reduce(both, target(position, block), last=True, lane=beside_moves(b))
         work = arrived
         distance //= 2
 
@@ -96,7 +96,7 @@ def _folded_input(b: Builder, position: int) -> Region:
         return mine
     slot = b.stage(position, mine.nbytes)
     theirs = fetch(b, b.layout.whole_input(position - 1), slot)
-    b.reduce((theirs, mine), slot, last=False)
+    b.reduce((theirs, mine), slot, last=False, lane=beside_moves(b))
     return slot
 
 
@@ -168,7 +168,12 @@ def all_reduce(b: Builder) -> None:
         for one, position in enumerate(fold.positions):
             straight = last and not (b.reads_peers and b.layout.place is Place.IN_PLACE)
             end = b.layout.whole_output(position) if straight else slots[one]
-            b.reduce(in_order(work[one], peers[one], swap=bool(one & distance)), end, last=last)
+            b.reduce(
+                in_order(work[one], peers[one], swap=bool(one & distance)),
+                end,
+                last=last,
+                lane=beside_moves(b),
+            )
         work = slots
         distance *= 2
     if b.reads_peers and b.layout.place is Place.IN_PLACE:  # partners may have been reading the input
@@ -220,6 +225,6 @@ def reduce(b: Builder) -> None:
             slot = b.stage(position, work[step].nbytes)
             theirs = fetch(b, work[step + distance], slot)
             end = b.layout.whole_output(root) if last and step == 0 else slot
-            b.reduce((work[step], theirs), end, last=last)
+            b.reduce((work[step], theirs), end, last=last, lane=beside_moves(b))
             work[step] = end
         distance *= 2

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from conccl.collectives.builder import Builder
-from conccl.collectives.layout import divide
-from conccl.collectives.phases import At, fetch, keep_own, part_of
+from conccl.collectives.layout import divide, part_of
+from conccl.collectives.phases import At, beside_moves, fetch, keep_own
 from conccl.core.ops import Region
 
 
@@ -32,6 +32,10 @@ class Ring:
         bounds = divide(region.nbytes, self.rings, self.unit)
         start, stop = bounds[self.engine], bounds[self.engine + 1]
         return part_of(region, start, stop - start)
+
+    def reduce_lane(self, b: Builder, /) -> int:
+        """Where this ring's reductions run."""
+        return beside_moves(b, lanes=self.rings, lane=self.engine)
 
 
 def _rings(b: Builder, members: Sequence[int]) -> Iterator[Ring]:
@@ -70,7 +74,7 @@ def reduce_blocks(b: Builder, members: Sequence[int], /, *, source: At, target: 
                 theirs = fetch(b, have, slot, engine=ring.engine)
                 last = step == count - 2
                 end = ring.share(target(receiver, block)) if last else slot
-                b.reduce((theirs, mine), end, last=last)
+                b.reduce((theirs, mine), end, last=last, lane=ring.reduce_lane(b))
 
 
 def all_gather(b: Builder) -> None:
@@ -121,4 +125,4 @@ def reduce(b: Builder) -> None:
             theirs = fetch(b, have, slot, engine=ring.engine)
             last = position == layout.root
             have = ring.share(layout.whole_output(position)) if last else slot
-            b.reduce((theirs, mine), have, last=last)
+            b.reduce((theirs, mine), have, last=last, lane=ring.reduce_lane(b))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from conccl.collectives.builder import Builder
 from conccl.collectives.direct import reduce_blocks
-from conccl.collectives.phases import own, part_of, rotated
+from conccl.collectives.layout import part_of
+from conccl.collectives.phases import own, rotated
 from conccl.core.ops import Region
 
 

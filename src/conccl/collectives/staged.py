@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from conccl.collectives.builder import Builder
-from conccl.collectives.phases import At, keep_own, part_of
+from conccl.collectives.layout import part_of
+from conccl.collectives.phases import At, keep_own
 from conccl.core.errors import InputError
 from conccl.core.ops import Memory, Region
 
