@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conccl.core.timeline import Clock, Lane, Timeline
-from conccl.traces.labels import gpu_windows
+from conccl.traces.labels import labelled_work
 from conccl.traces.trace import Annotations
 
 Row = tuple[int, int, int]
@@ -37,6 +37,13 @@ def labels(*marks: tuple[str, int, int, bool]) -> Annotations:
         end_ns=np.array([end for _, _, end, _ in marks], dtype=np.int64),
         on_gpu=np.array([on_gpu for *_, on_gpu in marks], dtype=np.bool_),
     )
+
+
+def gpu_windows(annotations: Annotations, made: Timeline, *, name: int) -> tuple[np.ndarray, np.ndarray]:
+    """The windows of one name."""
+    found = labelled_work(annotations, made)
+    mine = found.name_id == name
+    return found.start_ns[mine], found.end_ns[mine]
 
 
 def test_an_instance_on_two_streams_is_one_window():

@@ -25,7 +25,7 @@ from conccl.traces.findings import (
     Unclassified,
     WindowOverlap,
 )
-from conccl.traces.labels import gpu_windows
+from conccl.traces.labels import labelled_work
 from conccl.traces.matching import CallLabel, RankCalls
 from conccl.traces.regions import IsolatedWork, isolated_work, overlapped_regions
 from conccl.traces.trace import Trace
@@ -264,25 +264,31 @@ def _steps(
 def _named_windows(
     trace: Trace, /, *, work: IsolatedWork, window_ns: tuple[int, int]
 ) -> tuple[WindowOverlap, ...]:
-    """Stretches that the user named on the GPU, where both sides ran in them."""
-    labels = trace.annotations
-    found = []
-    for name in np.unique(labels.name_id[labels.on_gpu]):
-        start, end = gpu_windows(labels, trace.timeline, name=int(name))
-        inside = (start >= window_ns[0]) & (end <= window_ns[1])
-        start, end = start[inside], end[inside]
-        done = work.within_all(start, end)
-        if done.both and not _OF_THE_PROFILER.match(labels.names[name]):
-            window = WindowOverlap(
-                name=labels.names[name],
-                count=len(start),
-                start_ns=int(start.min()) - window_ns[0],
-                span_ns=int((end - start).sum()),
-                overlap=done.estimate(),
+    """Stretches that the user named, where both sides ran in them: those with most of that."""
+    labels = labelled_work(trace.annotations, trace.timeline)
+    inside = (labels.start_ns >= window_ns[0]) & (labels.end_ns <= window_ns[1])
+    name, start, end = labels.name_id[inside].astype(np.intp), labels.start_ns[inside], labels.end_ns[inside]
+    if not len(name):
+        return ()
+    done = work.within_groups(name, start, end)
+    names = trace.annotations.names
+    found: list[WindowOverlap] = []
+    for each in sorted(range(len(done)), key=lambda each: -done[each].both):
+        if len(found) == WINDOWS_KEPT or done[each].both < 1:
+            break
+        if _OF_THE_PROFILER.match(names[each]):
+            continue
+        mine = name == each
+        found.append(
+            WindowOverlap(
+                name=names[each],
+                count=int(mine.sum()),
+                start_ns=int(start[mine].min()) - window_ns[0],
+                span_ns=int((end - start)[mine].sum()),
+                overlap=done[each].estimate(),
             )
-            found.append((done.both, window))
-    found.sort(key=lambda pair: -pair[0])
-    return tuple(window for _, window in found[:WINDOWS_KEPT])
+        )
+    return tuple(found)
 
 
 _OF_THE_PROFILER = re.compile(r"ProfilerStep#|nccl:|Optimizer\.")

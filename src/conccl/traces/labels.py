@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -56,32 +57,61 @@ def steps_of(annotations: Annotations, /) -> tuple[Step, ...]:
     return ()
 
 
-def gpu_windows(annotations: Annotations, timeline: Timeline, /, *, name: int) -> tuple[Times, Times]:
-    """Start and end of the GPU work of each instance of a label.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LabelledWork:
+    """The GPU work of labels, one entry an instance; ``name_id`` refers to the annotations' names."""
+
+    name_id: Ids
+    start_ns: Times
+    end_ns: Times
+
+
+def labelled_work(annotations: Annotations, timeline: Timeline, /) -> LabelledWork:
+    """Start and end of the GPU work of every instance of every label that has any, by name.
 
     An instance's work is what the host launched under it, on all streams together: the profiler itself writes
-    a window for each stream, which would count an instance several times. Where no launch is known, those
-    windows are joined where they overlap.
+    a window for each stream, which would count an instance several times. Where a label has no instance on
+    the host, or no launch is known, the profiler's windows are joined where they overlap.
     """
-    mine = annotations.name_id == name
-    host = mine & ~annotations.on_gpu
+    on_host = ~annotations.on_gpu
+    if not (timeline.columns["launch_ns"] >= 0).any():
+        on_host = np.zeros(len(annotations), dtype=np.bool_)
+    name, start, end = _launched(annotations, timeline, on_host)
+    names, starts, ends = [name], [start], [end]
+    told = np.zeros(len(annotations.names), dtype=np.bool_)
+    told[annotations.name_id[on_host]] = True
+    others = annotations.on_gpu & ~told[annotations.name_id]
+    for other in np.flatnonzero(np.bincount(annotations.name_id[others])):
+        mine = others & (annotations.name_id == other)
+        windows = union(annotations.start_ns[mine], annotations.end_ns[mine])
+        names.append(np.full(len(windows), other, dtype=np.int32))
+        starts.append(windows.start_ns)
+        ends.append(windows.end_ns)
+    name_id = np.concatenate(names)
+    order = np.argsort(name_id, kind="stable")
+    return LabelledWork(
+        name_id=name_id[order],
+        start_ns=np.concatenate(starts)[order],
+        end_ns=np.concatenate(ends)[order],
+    )
+
+
+def _launched(annotations: Annotations, timeline: Timeline, chosen: Mask, /) -> tuple[Ids, Times, Times]:
+    """Of the chosen labels that launched anything: name, and from first start to last end of that."""
     launch_ns = timeline.columns["launch_ns"]
-    if not host.any() or not (launch_ns >= 0).any():
-        windows = union(
-            annotations.start_ns[mine & annotations.on_gpu], annotations.end_ns[mine & annotations.on_gpu]
-        )
-        return windows.start_ns, windows.end_ns
     order = np.argsort(launch_ns, kind="stable")
     launched = launch_ns[order]
-    first = np.searchsorted(launched, annotations.start_ns[host], side="left")
-    beyond = np.searchsorted(launched, annotations.end_ns[host], side="right")
-    pairs = np.stack((first, beyond), axis=1)[beyond > first].ravel()
+    first = np.searchsorted(launched, annotations.start_ns[chosen], side="left")
+    beyond = np.searchsorted(launched, annotations.end_ns[chosen], side="right")
+    any_launched = beyond > first
+    name_id = annotations.name_id[chosen][any_launched]
+    if not len(name_id):
+        return name_id, timeline.start_ns[:0], timeline.end_ns[:0]
     # reduceat takes [first, beyond) at every other place; a last entry lets ``beyond`` be the end.
+    pairs = np.stack((first, beyond), axis=1)[any_launched].ravel()
     start = np.append(timeline.start_ns[order], np.iinfo(np.int64).max)
     end = np.append(timeline.end_ns[order], np.iinfo(np.int64).min)
-    if not len(pairs):
-        return start[:0], end[:0]
-    return np.minimum.reduceat(start, pairs)[::2], np.maximum.reduceat(end, pairs)[::2]
+    return name_id, np.minimum.reduceat(start, pairs)[::2], np.maximum.reduceat(end, pairs)[::2]
 
 
 def steps_at(times: Times, known: Mask, steps: tuple[Step, ...], /) -> Ids:

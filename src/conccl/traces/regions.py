@@ -101,6 +101,16 @@ class IsolatedWork:
         """What happened in all windows [start, end) together."""
         return Work(*(float(integral.between(start_ns, end_ns).sum()) for integral in self._integrals))
 
+    def within_groups(
+        self, groups: npt.NDArray[np.intp], start_ns: Times, end_ns: Times, /
+    ) -> tuple[Work, ...]:
+        """What happened in the windows of each group (numbered from 0) together."""
+        columns = [
+            np.bincount(groups, weights=integral.between(start_ns, end_ns)).tolist()
+            for integral in self._integrals
+        ]
+        return tuple(Work(*figures) for figures in zip(*columns, strict=True))
+
 
 def isolated_work(timeline: Timeline, /, *, rate: Numbers, predicted: Mask | None = None) -> IsolatedWork:
     """From each row's isolated over concurrent time (1/s; NaN: not known), what got done when.
@@ -170,31 +180,32 @@ def overlapped_regions(
     cost = np.array([_cost(each, whole=whole) for each in stretches])
     keys = np.stack([known, *_longest_names(timeline, start, end)], axis=1)
     groups = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+    costs, lengths = np.bincount(groups, weights=cost), np.bincount(groups, weights=end - start)
+    group_known = np.bincount(groups, weights=known) > 0
+    together = work.within_groups(groups, start, end)
     found = []
-    for group in range(int(groups.max()) + 1):
+    for group in np.lexsort((lengths, costs, group_known))[::-1][:keep]:
         members = np.flatnonzero(groups == group)
         worst = members[np.lexsort(((end - start)[members], cost[members]))[-1]]
         names = _names(timeline, int(start[worst]), int(end[worst]))
-        together = work.within_all(start[members], end[members])
-        known_here = bool(known[worst])
+        done, is_known = together[group], bool(group_known[group])
         found.append(
             OverlappedRegion(
                 rank=rank,
                 step=names.step,
                 start_ns=int(start[worst]) - window_ns[0],
                 count=len(members),
-                concurrent_ns=round(together.both),
+                concurrent_ns=round(done.both),
                 compute=names.compute,
                 communication=names.communication,
-                compute_ns=round(together.both - together.compute_lost) if known_here else None,
-                communication_ns=round(together.both - together.communication_lost) if known_here else None,
-                source=together.source if known_here else "unknown",
-                unknown_ns=round(together.unknown),
-                cost_ns=round(cost[members].sum()) if known_here else None,
+                compute_ns=round(done.both - done.compute_lost) if is_known else None,
+                communication_ns=round(done.both - done.communication_lost) if is_known else None,
+                source=done.source if is_known else "unknown",
+                unknown_ns=round(done.unknown),
+                cost_ns=round(costs[group]) if is_known else None,
             )
         )
-    found.sort(key=lambda r: (r.cost_ns is not None, r.cost_ns or 0, r.concurrent_ns), reverse=True)
-    return tuple(found[:keep])
+    return tuple(found)
 
 
 def _stretches(every: Sides, /) -> tuple[Times, Times]:
