@@ -268,6 +268,7 @@ def analysis(*, ranks: int = 2, concurrent: int = 7 * MS) -> Analysis:
                 calls=2,
                 exposed_ns=2 * MS,
                 wait_ns=MS // 2,
+                coverable_ns=2 * MS,
                 start_ns=26 * MS,
                 stretch_ns=3 * MS // 2,
                 before=GEMM,

@@ -264,6 +264,22 @@ def test_the_command_writes_page_and_perfetto(tmp_path: Path) -> None:
     assert "overlaps that cost most" in ran.stdout
 
 
+def test_a_step_without_compute_has_nothing_to_cover_with(tmp_path: Path) -> None:
+    """Step 1 only transfers; step 2 has 30 us of compute for its 60 us of exposed transfer."""
+    rows = [
+        Row(name=REDUCE, start=100 * US, end=200 * US, stream="20", launch=90 * US),
+        Row(name=GEMM, start=500 * US, end=530 * US, launch=480 * US),
+        Row(name=REDUCE, start=530 * US, end=590 * US, stream="20", launch=485 * US),
+    ]
+    steps = [(1, 80 * US, 300 * US), (2, 400 * US, 600 * US)]
+    found = conccl.analyze(write_kineto(tmp_path / "a.json", rows, steps=steps))
+    assert [(each.exposed_ns, each.coverable_ns) for each in found.exposed] == [
+        (100 * US, 0),
+        (60 * US, 30 * US),
+    ]
+    assert [(cost.kind, cost.cost_ns, cost.worst.step) for cost in found.costs] == [("exposed", 30 * US, 2)]
+
+
 def test_steps_of_a_trace(tmp_path: Path) -> None:
     """Step 4 launches work that runs while the host is in step 5."""
     rows = [

@@ -149,3 +149,15 @@ def test_exposures_are_the_moments_without_compute(items: list[tuple[bool, int, 
         start = each.start_ns + origin
         assert not computing[start : start + each.stretch_ns].any()
         assert 0 < each.stretch_ns <= each.exposed_ns
+
+
+def test_no_more_can_be_covered_than_there_is_compute() -> None:
+    timeline = made_timeline([Row(name="a", start=0, end=20), network("send", 20, 120)])
+    found = exposed_communication(
+        timeline,
+        every=sides_of(timeline),
+        rank=0,
+        origin_ns=0,
+        coverable=np.full(len(timeline), 0.2),
+    )
+    assert [(each.exposed_ns, each.coverable_ns) for each in found.findings] == [(100, 20)]

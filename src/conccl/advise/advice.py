@@ -52,11 +52,10 @@ def _exposed(costs: Sequence[OverlapCost], /) -> Iterator[Advice]:
         worst = cast("ExposedCommunication", cost.worst)
         between = " and ".join(brief(kernel) for kernel in (worst.before, worst.after) if kernel)
         where = f" {'between' if worst.before and worst.after else 'beside'} {between}" if between else ""
-        what = "at most this much transfer runs" if worst.wait_ns is not None else "runs"
         yield Advice(
             title=f"Cover {brief(cost.communication)}",
-            detail=f"{format_ns(cost.cost_ns)} a rank: {what} with no compute beside it{where}"
-            f" ({worst.calls} calls on rank {worst.rank}).{_candidate(worst)}",
+            detail=f"On rank {worst.rank} {format_ns(worst.exposed_ns)} in {worst.calls} calls run with no"
+            f" compute beside it{where}; {format_ns(cost.cost_ns)} a rank could be covered.{_candidate(worst)}",
             cost_ns=cost.cost_ns,
         )
 

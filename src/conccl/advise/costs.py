@@ -26,19 +26,19 @@ def _of_exposed(exposed: Sequence[ExposedCommunication], /, *, ranks: int) -> li
     return [
         OverlapCost(
             kind="exposed",
-            cost_ns=sum(map(exposed_transfer_ns, group)) // ranks,
+            cost_ns=sum(map(cover_ns, group)) // ranks,
             ranks=len({each.rank for each in group}),
             communication=name,
             compute=before,
-            worst=max(group, key=exposed_transfer_ns),
+            worst=max(group, key=cover_ns),
         )
         for (name, before, _), group in groups.items()
     ]
 
 
-def exposed_transfer_ns(exposed: ExposedCommunication, /) -> int:
-    """Exposed time without what is known to be waiting."""
-    return exposed.exposed_ns - (exposed.wait_ns or 0)
+def cover_ns(exposed: ExposedCommunication, /) -> int:
+    """Exposed time that could be covered and is not known to be waiting."""
+    return min(exposed.coverable_ns, exposed.exposed_ns - (exposed.wait_ns or 0))
 
 
 def _of_regions(regions: Sequence[OverlappedRegion], /, *, ranks: int) -> list[OverlapCost]:

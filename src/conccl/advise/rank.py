@@ -22,6 +22,7 @@ from conccl.traces.findings import (
     ExposedCommunication,
     OverlappedRegion,
     StepSplit,
+    TimeSplit,
     Unclassified,
     WindowOverlap,
 )
@@ -101,7 +102,12 @@ def analyze_rank(trace: Trace, options: RankOptions, /) -> RankFindings:
     found = slowdowns(timeline, every=every, rank=trace.rank, nbytes=_nbytes(trace), waiting=waiting)
     work = _isolated_work(trace, found, every=every, waiting=waiting, predict=options.predict)
     exposed = exposed_communication(
-        timeline, every=every, rank=trace.rank, origin_ns=window_ns[0], among=rows
+        timeline,
+        every=every,
+        rank=trace.rank,
+        origin_ns=window_ns[0],
+        among=rows,
+        coverable=_coverable(timeline, windows),
     )
     regions = overlapped_regions(timeline, every=every, work=work, rank=trace.rank, window_ns=window_ns)
     is_kernel = _is_kernel(timeline)
@@ -259,6 +265,19 @@ def _steps(
         )
         for window, done in zip(windows, work.within(start, end), strict=True)
     )
+
+
+def _coverable(timeline: Timeline, windows: Sequence[StepWindow], /) -> npt.NDArray[np.float64]:
+    """For each row, how much of exposed time there is compute to cover: of its step, else of the trace."""
+
+    def share(found: TimeSplit) -> float:
+        return min(1.0, found.compute_only_ns / max(1, found.communication_only_ns))
+
+    step = timeline.columns["step"]
+    shares = np.full(max((window.step for window in windows), default=-1) + 2, share(split(timeline)))
+    for window in windows:
+        shares[window.step] = share(window.split)
+    return shares[np.where(step < len(shares) - 1, step, -1)]
 
 
 def _named_windows(

@@ -213,7 +213,7 @@ def _cost(place: int, cost: OverlapCost) -> Text:
     if isinstance(worst, OverlappedRegion):
         what, joined = f"lost, fraction of ideal {fraction_text(worst)}", "beside"
     else:
-        what, joined = f"exposed in {worst.calls} call{'s' if worst.calls > 1 else ''}", "after"
+        what, joined = f"could be covered in {worst.calls} call{'s' if worst.calls > 1 else ''}", "after"
     line = Text.assemble(
         f"{place}. ",
         (format_ns(cost.cost_ns), "bold"),

@@ -11,6 +11,8 @@ cover the stretch is a candidate, named with what the trace shows:
   not show.
 
 Where neither holds there is no candidate: that a kernel ran later does not show that it could run earlier.
+Nor can more be covered than there is compute: of a step's exposed time at most as much as its compute that
+runs without communication.
 """
 
 from __future__ import annotations
@@ -57,12 +59,14 @@ def exposed_communication(
     rank: int,
     origin_ns: int,
     among: Mask | None = None,
+    coverable: npt.NDArray[np.float64] | None = None,
     keep: int = KEPT,
 ) -> Exposed:
     """Calls of the same communication between the same kernels together, the most exposed first.
 
-    ``origin_ns`` is where the rank's window begins; ``among`` limits the communication to these rows. The
-    findings' ``step`` is the index that the rows' column has.
+    ``origin_ns`` is where the rank's window begins; ``among`` limits the communication to these rows;
+    ``coverable`` is for each row the share of its exposed time for which there is compute.
+    The findings' ``step`` is the index that the rows' column has.
     """
     chosen = timeline.activity == Activity.COMMUNICATION
     rows = np.flatnonzero(chosen if among is None else chosen & among)
@@ -72,6 +76,7 @@ def exposed_communication(
     row_exposed = np.zeros(len(timeline), dtype=np.int64)
     row_exposed[rows] = exposed
     row_finding = np.full(len(timeline), -1, dtype=np.int32)
+    covering = exposed * (1.0 if coverable is None else coverable[rows])
     if not len(rows):
         return Exposed(findings=(), exposed_ns=row_exposed, finding=row_finding)
     stretch = _longest_stretches(timeline.start_ns[rows], timeline.end_ns[rows], covered=every.compute)
@@ -96,6 +101,7 @@ def exposed_communication(
                 calls=len(members),
                 exposed_ns=int(exposed[members].sum()),
                 wait_ns=None,
+                coverable_ns=round(float(covering[members].sum())),
                 start_ns=first - origin_ns,
                 stretch_ns=last - first,
                 before=compute.name(int(before[worst])),

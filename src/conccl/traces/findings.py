@@ -90,6 +90,8 @@ class ExposedCommunication:
     """Over all these calls."""
     wait_ns: int | None
     """At least this much of it is waiting for other ranks, which no overlap removes; None: not known."""
+    coverable_ns: int
+    """At most this much could be covered: its steps have no more compute that runs without communication."""
     start_ns: int
     """Where its longest exposed stretch begins, from the start of the rank's window."""
     stretch_ns: int
@@ -261,7 +263,7 @@ class OverlapCost:
     kind: str
     """exposed (no compute beside it), or contention (what overlap slowed the side that is busy longer by)."""
     cost_ns: int
-    """Mean over all ranks; exposed time without what is known to be waiting."""
+    """Mean over all ranks; of exposed time what could be covered and is not known to be waiting."""
     ranks: int
     """Ranks that have it."""
     communication: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conccl.advise.costs import cover_ns
 from conccl.report.blocks import Block, Cell, Column, Note, Notes, Section
 from conccl.report.names import short, shown
 from conccl.report.runs import Run
@@ -20,8 +21,8 @@ from conccl.traces.findings import ExposedCommunication, OverlapCost, Overlapped
 MOST_ROWS = 300
 
 _COST_RULE = (
-    "Exposed communication, without what is known to be waiting, and contention in one list; the same on"
-    " several ranks is one row, its cost the mean over all ranks."
+    "Exposed communication as far as its steps have compute to cover it and it is not known to be waiting,"
+    " and contention, in one list; the same on several ranks is one row, its cost the mean over all ranks."
 )
 _REGION_RULE = (
     "Stretches in which compute and communication ran together, those of the same longest kernels as one row."
@@ -81,6 +82,7 @@ _REGION_COLUMNS = (
 _EXPOSED_COLUMNS = (
     Column(label="Exposed", numeric=True, help="Over all calls between these two kernels"),
     Column(label="Waiting", numeric=True, help="At least this much of it waits for other ranks"),
+    Column(label="Coverable", numeric=True, help="At most this much: its steps have no more compute alone"),
     Column(label="Calls", numeric=True),
     Column(label="Longest", numeric=True, help="The longest exposed stretch"),
     Column(label="Communication"),
@@ -105,7 +107,7 @@ def _table(
 
 def _cost(cost: OverlapCost) -> tuple[Cell, ...]:
     worst = cost.worst
-    there = worst.cost_ns if isinstance(worst, OverlappedRegion) else worst.exposed_ns - (worst.wait_ns or 0)
+    there = worst.cost_ns if isinstance(worst, OverlappedRegion) else cover_ns(worst)
     return (
         time_cell(cost.cost_ns),
         Cell(text=cost.kind),
@@ -140,6 +142,7 @@ def _exposed(entry: ExposedCommunication) -> tuple[Cell, ...]:
     return (
         time_cell(entry.exposed_ns),
         time_cell(entry.wait_ns),
+        time_cell(entry.coverable_ns),
         count_cell(entry.calls),
         time_cell(entry.stretch_ns),
         _names((entry.name,), kind="communication"),
