@@ -55,7 +55,8 @@ def _exposed(costs: Sequence[OverlapCost], /) -> Iterator[Advice]:
         yield Advice(
             title=f"Cover {brief(cost.communication)}",
             detail=f"On rank {worst.rank} {format_ns(worst.exposed_ns)} in {worst.calls} calls run with no"
-            f" compute beside it{where}; {format_ns(cost.cost_ns)} a rank could be covered.{_candidate(worst)}",
+            f" compute beside it{where}; {format_ns(cost.cost_ns)} a rank could be covered."
+            f"{_candidate(worst)}",
             cost_ns=cost.cost_ns,
         )
 
