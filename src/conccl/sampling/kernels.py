@@ -1,0 +1,181 @@
+"""A few kernels that stand for all of a trace or simulated run.
+
+Kernels are put into strata, first by what they are and then by how long they take, and one kernel of each
+stands for it: stratified sampling, as Sieve (Naderan-Tahan et al., ISPASS 2023) and STEM+ROOT do it for GPU
+simulation. The stratum that adds most to the uncertainty of the projected time is split until the error
+wanted is reached.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from conccl.core.errors import InputError
+
+CONFIDENCE_Z = 1.96
+"""Standard errors of a 95 % confidence interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelPoint:
+    """One kernel that stands for its stratum."""
+
+    index: int
+    """Its place in the run."""
+    name: str
+    weight: int
+    """Kernels that it stands for."""
+    duration_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelSample:
+    """The chosen kernels, and what they say of the whole."""
+
+    points: tuple[KernelPoint, ...]
+    kernels: int
+    actual_ns: int
+    interval_percent: float
+    """Half-width of the 95 % confidence interval of the projection, were the kernels drawn at random."""
+
+    @property
+    def projected_ns(self) -> int:
+        """Every chosen kernel times the kernels that it stands for."""
+        return sum(point.weight * point.duration_ns for point in self.points)
+
+    @property
+    def error_percent(self) -> float | None:
+        """How far the projection is off, without sign."""
+        if not self.actual_ns:
+            return None
+        return 100 * abs(self.projected_ns - self.actual_ns) / self.actual_ns
+
+    @property
+    def reduction(self) -> float:
+        """Kernels of the run for each chosen one."""
+        return self.kernels / len(self.points)
+
+    def scaled_ns(self, durations_ns: Sequence[int], /) -> int:
+        """The whole run from the chosen kernels' durations elsewhere, in the order of ``points``."""
+        if len(durations_ns) != len(self.points):
+            raise InputError(
+                f"{len(durations_ns)} durations for {len(self.points)} chosen kernels. Give one for each, in order."
+            )
+        return sum(point.weight * duration for point, duration in zip(self.points, durations_ns, strict=True))
+
+
+def sample_kernels(
+    names: Sequence[str],
+    durations_ns: npt.NDArray[np.int64],
+    /,
+    *,
+    error_percent: float = 1.0,
+    most: int | None = None,
+) -> KernelSample:
+    """The fewest kernels whose confidence interval is within the error, or ``most`` of them.
+
+    ``names`` tell what each kernel is: those of equal name (with launch and shapes, where known) are alike.
+    """
+    if not len(names):
+        raise InputError("no kernels to choose from. Give a trace or run with at least one.")
+    if not 0 < error_percent < 100:
+        raise InputError(f"an error of {error_percent} % was asked for; give one above 0 and below 100.")
+    durations = np.asarray(durations_ns, dtype=np.float64)
+    if (durations < 0).any():
+        raise InputError(f"a kernel of {durations.min():g} ns. Durations are never negative.")
+    strata = _strata(names, durations, wanted=error_percent / 100 * durations.sum(), most=most or len(names))
+    points = _points(names, durations, strata)
+    variance = sum(_variance(durations, stratum) for stratum in strata)
+    total = float(durations.sum())
+    return KernelSample(
+        points=tuple(sorted(points, key=lambda point: point.index)),
+        kernels=len(names),
+        actual_ns=round(total),
+        interval_percent=100 * CONFIDENCE_Z * float(np.sqrt(variance)) / total if total else 0.0,
+    )
+
+
+Stratum = npt.NDArray[np.intp]
+
+
+def _strata(
+    names: Sequence[str], durations: npt.NDArray[np.float64], *, wanted: float, most: int
+) -> list[Stratum]:
+    first = _by_name(names, durations, most=most)
+    heap = [(-_variance(durations, stratum), number, stratum) for number, stratum in enumerate(first)]
+    heapq.heapify(heap)
+    variance = -sum(item[0] for item in heap)
+    number = len(heap)
+    while len(heap) < most and CONFIDENCE_Z * np.sqrt(max(0.0, variance)) > wanted:
+        worst, _, stratum = heapq.heappop(heap)
+        if worst == 0:
+            heapq.heappush(heap, (worst, number, stratum))
+            break
+        variance += worst
+        for half in _halves(durations, stratum):
+            number += 1
+            heapq.heappush(heap, (-_variance(durations, half), number, half))
+            variance += _variance(durations, half)
+    return [stratum for _, _, stratum in heap]
+
+
+def _by_name(names: Sequence[str], durations: npt.NDArray[np.float64], *, most: int) -> list[Stratum]:
+    """One stratum for each name where there is room for that; else all kernels together, told apart by time.
+
+    Telling kernels apart by name costs a stratum each; where few are allowed, splitting by duration leaves
+    less spread within strata.
+    """
+    _, group = np.unique(np.asarray(names, dtype=object).astype(str), return_inverse=True)
+    count = int(group.max()) + 1
+    if 4 * count > most:
+        return [np.arange(len(durations))]
+    return [np.flatnonzero(group == number) for number in range(count)]
+
+
+def _halves(durations: npt.NDArray[np.float64], stratum: Stratum) -> tuple[Stratum, Stratum]:
+    """The two parts, shorter and longer, whose variances sum to the least."""
+    order = stratum[np.argsort(durations[stratum], kind="stable")]
+    values = durations[order] - durations[order].mean()
+    sums, squares = np.cumsum(values), np.cumsum(values**2)
+    left = np.arange(1, len(values))
+    right = len(values) - left
+    # (size x standard deviation)^2 of each side, were it cut behind this value
+    short = left * squares[:-1] - sums[:-1] ** 2
+    long = right * (squares[-1] - squares[:-1]) - (sums[-1] - sums[:-1]) ** 2
+    cut = int(np.argmin(short + long)) + 1
+    return np.sort(order[:cut]), np.sort(order[cut:])
+
+
+def _variance(durations: npt.NDArray[np.float64], stratum: Stratum) -> float:
+    """Of the stratum's projected time, were its one kernel drawn at random: (size x standard deviation)^2."""
+    values = durations[stratum]
+    return float((len(values) * values.std()) ** 2) if values.std() > 1e-9 else 0.0
+
+
+def _points(
+    names: Sequence[str], durations: npt.NDArray[np.float64], strata: Sequence[Stratum]
+) -> list[KernelPoint]:
+    """Of each stratum a kernel next to its mean: on the side that cancels what the strata before it are off."""
+    points, off = [], 0.0
+    for stratum in sorted(strata, key=lambda members: -_variance(durations, members)):
+        values = durations[stratum]
+        mean = values.mean()
+        sides = (
+            np.where(values <= mean, mean - values, np.inf),
+            np.where(values >= mean, values - mean, np.inf),
+        )
+        nearest = [int(np.argmin(side)) for side in sides if np.isfinite(side).any()] or [0]
+        best = min(nearest, key=lambda place: abs(off + len(stratum) * (values[place] - mean)))
+        off += len(stratum) * (values[best] - mean)
+        index = int(stratum[best])
+        points.append(
+            KernelPoint(
+                index=index, name=str(names[index]), weight=len(stratum), duration_ns=round(values[best])
+            )
+        )
+    return points

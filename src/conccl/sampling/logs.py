@@ -1,0 +1,236 @@
+"""Logs of iterations and their sequence lengths, and statistics by length: CSV, JSON lines, Parquet, NumPy."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from conccl.core.errors import InputError, MissingExtraError
+
+Values = npt.NDArray[np.float64]
+Lengths = npt.NDArray[np.int64]
+
+LENGTH_COLUMNS = "length, or several columns whose names begin with length"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistinctLengths:
+    """Each length of a run once, in ascending order."""
+
+    length: Lengths
+    """[distinct lengths, dimensions]."""
+    count: Values
+    """Iterations that have it."""
+    iteration: Lengths
+    """The first of them."""
+    statistics: Mapping[str, Values]
+    """Mean of each statistic over them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterationLog:
+    """A run: its iterations in order, the length of each, and statistics that are known by length."""
+
+    iteration: Lengths
+    length: Lengths
+    """[iterations, dimensions]."""
+    statistics: Mapping[str, Values] = field(default_factory=dict)
+    """One value an iteration; NaN where it is not known."""
+
+    def distinct(self) -> DistinctLengths:
+        """Each length once, with its iterations and the means of its statistics."""
+        length, first, group, count = np.unique(
+            self.length, axis=0, return_index=True, return_inverse=True, return_counts=True
+        )
+        group = group.reshape(-1)
+        means = {name: np.bincount(group, weights=values) / count for name, values in self.statistics.items()}
+        return DistinctLengths(
+            length=length, count=count.astype(np.float64), iteration=self.iteration[first], statistics=means
+        )
+
+
+def read_log(path: Path, /) -> IterationLog:
+    """The iterations of a log file; its other numeric columns are statistics of each iteration."""
+    columns = read_columns(path)
+    names = length_names(columns, path=path)
+    length = np.stack([whole_numbers(columns[name], path=path, column=name) for name in names], axis=1)
+    if not len(length):
+        raise InputError(f"{path} has no iterations. Give a log with one row an iteration.")
+    if (length < 1).any():
+        row = int(np.argmax((length < 1).any(axis=1)))
+        raise InputError(
+            f"{path} row {row + 1}: a length of {length[row].min()}. A length is a whole number above 0."
+        )
+    iteration = (
+        whole_numbers(columns["iteration"], path=path, column="iteration")
+        if "iteration" in columns
+        else np.arange(len(length), dtype=np.int64)
+    )
+    _require_distinct(iteration, path=path)
+    order = np.argsort(iteration, kind="stable")
+    statistics = {
+        name: values[order]
+        for name, values in (
+            (n, numbers(c, path=path, column=n)) for n, c in columns.items() if n not in names
+        )
+        if name != "iteration"
+    }
+    return IterationLog(iteration=iteration[order], length=length[order], statistics=statistics)
+
+
+def with_statistics(log: IterationLog, path: Path, /) -> IterationLog:
+    """The log with the statistics that a file gives by length: one row a length, one column a statistic."""
+    columns = read_columns(path)
+    names = length_names(columns, path=path)
+    if len(names) != log.length.shape[1]:
+        raise InputError(
+            f"{path} has {len(names)} length columns, the log {log.length.shape[1]}. Give the same dimensions."
+        )
+    keys = np.stack([whole_numbers(columns[name], path=path, column=name) for name in names], axis=1)
+    unique, group = np.unique(keys, axis=0, return_inverse=True)
+    rows = _rows_of(log.length, unique, path=path)
+    statistics: dict[str, Values] = dict(log.statistics)
+    for name, cells in columns.items():
+        if name in names or name == "iteration":
+            continue
+        values = numbers(cells, path=path, column=name)
+        if (values < 0).any():
+            row = int(np.argmax(values < 0))
+            raise InputError(
+                f"{path} row {row + 1}: {name} is {values[row]:g}. A statistic is never negative."
+            )
+        mean = np.bincount(group.reshape(-1), weights=values) / np.bincount(group.reshape(-1))
+        statistics[name] = mean[rows]
+    if not statistics:
+        raise InputError(f"{path} has no statistic. Give at least one column beside {', '.join(names)}.")
+    return IterationLog(iteration=log.iteration, length=log.length, statistics=statistics)
+
+
+def _rows_of(length: Lengths, known: Lengths, *, path: Path) -> npt.NDArray[np.intp]:
+    """For each iteration the row of `known` that has its length."""
+    index = {tuple(row): number for number, row in enumerate(known.tolist())}
+    missing = sorted({tuple(row) for row in length.tolist()} - index.keys())
+    if missing:
+        shown = ", ".join("x".join(map(str, row)) for row in missing[:5])
+        raise InputError(
+            f"{path} has no row for {len(missing)} of the log's lengths: {shown}{' ...' if len(missing) > 5 else ''}."
+            " Measure one iteration of each length."
+        )
+    return np.array([index[tuple(row)] for row in length.tolist()], dtype=np.intp)
+
+
+def _require_distinct(iteration: Lengths, *, path: Path) -> None:
+    unique, counts = np.unique(iteration, return_counts=True)
+    if (counts > 1).any():
+        raise InputError(
+            f"{path}: iteration {unique[counts > 1][0]} stands {counts.max()} times. Each iteration has one row."
+        )
+
+
+def length_names(columns: Mapping[str, Any], /, *, path: Path) -> tuple[str, ...]:
+    """The columns that make a length."""
+    names = tuple(name for name in columns if name == "length" or name.startswith(("length_", "length.")))
+    if not names:
+        raise InputError(
+            f"{path} has no length column (it has {', '.join(columns) or 'none'}). Name it {LENGTH_COLUMNS}."
+        )
+    return names
+
+
+def read_columns(path: Path, /) -> dict[str, Sequence[Any]]:
+    """The columns of a table file by name."""
+    readers = {
+        ".csv": _read_csv,
+        ".jsonl": _read_json_lines,
+        ".ndjson": _read_json_lines,
+        ".parquet": _read_parquet,
+        ".npz": _read_numpy,
+        ".npy": _read_numpy,
+    }
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise InputError(f"{path}: {path.suffix or 'no ending'} is not read. Give {', '.join(readers)}.")
+    try:
+        return reader(path)
+    except OSError as error:
+        raise InputError(
+            f"cannot read {path}: {error.strerror or error}. Give a file that you may read."
+        ) from error
+    except (ValueError, csv.Error) as error:
+        raise InputError(f"{path} is not a table of the kind its name says ({error}).") from error
+
+
+def _read_csv(path: Path) -> dict[str, Sequence[Any]]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = list(csv.reader(file))
+    if not rows:
+        raise InputError(f"{path} is empty. Give a header line and one row an iteration.")
+    header = [name.strip() for name in rows[0]]
+    body = [row for row in rows[1:] if row]
+    for number, row in enumerate(body, start=2):
+        if len(row) != len(header):
+            raise InputError(f"{path} line {number} has {len(row)} cells; the header has {len(header)}.")
+    return {name: [row[index] for row in body] for index, name in enumerate(header)}
+
+
+def _read_json_lines(path: Path) -> dict[str, Sequence[Any]]:
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    if not rows or not all(isinstance(row, dict) for row in rows):
+        raise InputError(f"{path} must hold one JSON object a line, and at least one.")
+    names = list(rows[0])
+    for number, row in enumerate(rows, start=1):
+        if set(row) != set(names):
+            raise InputError(
+                f"{path} line {number} has the keys {', '.join(row)}; the first line {', '.join(names)}."
+            )
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def _read_parquet(path: Path) -> dict[str, Sequence[Any]]:
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise MissingExtraError(module="pyarrow", extra="parquet") from None
+    table = parquet.read_table(path)
+    return {name: table[name].to_pylist() for name in table.column_names}
+
+
+def _read_numpy(path: Path) -> dict[str, Sequence[Any]]:
+    loaded = np.load(path, allow_pickle=False)
+    if isinstance(loaded, np.ndarray):
+        if loaded.dtype.names:
+            return {name: loaded[name].tolist() for name in loaded.dtype.names}
+        table = loaded.reshape(len(loaded), -1)
+        names = ["length"] if table.shape[1] == 1 else [f"length_{index}" for index in range(table.shape[1])]
+        return {name: table[:, index].tolist() for index, name in enumerate(names)}
+    return {name: loaded[name].tolist() for name in loaded.files}
+
+
+def numbers(cells: Iterable[Any], /, *, path: Path, column: str) -> Values:
+    """Finite numbers; the row that is none is named."""
+    values = np.empty(len(list(cells)) if not isinstance(cells, Sequence) else len(cells))
+    for row, cell in enumerate(cells):
+        try:
+            values[row] = float(cell)
+        except (TypeError, ValueError):
+            raise InputError(f"{path} row {row + 1}: {column} is {cell!r}. It must be a number.") from None
+    if not np.isfinite(values).all():
+        row = int(np.argmin(np.isfinite(values)))
+        raise InputError(f"{path} row {row + 1}: {column} is {values[row]}. It must be finite.")
+    return values
+
+
+def whole_numbers(cells: Iterable[Any], /, *, path: Path, column: str) -> Lengths:
+    """Whole numbers; the row that is none is named."""
+    values = numbers(cells, path=path, column=column)
+    if (values != np.round(values)).any():
+        row = int(np.argmax(values != np.round(values)))
+        raise InputError(f"{path} row {row + 1}: {column} is {values[row]:g}. It must be a whole number.")
+    return values.astype(np.int64)
