@@ -1,4 +1,4 @@
-"""Three sequence networks at training sizes: speech (DeepSpeech2-like), translation (GNMT-like), Transformer."""
+"""Three sequence networks at training sizes: like DeepSpeech2, like GNMT, and a Transformer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Step = Callable[[tuple[int, ...]], None]
 
 
 class Speech(nn.Module):
-    """Two convolutions over spectrogram and time, then recurrent layers and a classifier (Amodei et al. 2015)."""
+    """Two convolutions, then recurrent layers and a classifier (Amodei et al. 2015, arXiv:1512.02595)."""
 
     def __init__(self, *, hidden: int, layers: int, characters: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Speech(nn.Module):
 
 
 class Translation(nn.Module):
-    """Encoder and decoder LSTMs with attention over the source (Wu et al. 2016)."""
+    """Encoder and decoder LSTMs with attention over the source (Wu et al. 2016, arXiv:1609.08144)."""
 
     def __init__(self, *, hidden: int, layers: int, vocabulary: int) -> None:
         super().__init__()

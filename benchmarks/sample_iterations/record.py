@@ -61,10 +61,11 @@ def main() -> None:
 
 
 def recorded(step: Step, lengths: np.ndarray, *, device: str) -> Iterator[dict[str, np.ndarray]]:
-    """What is known so far, more and more: times of both runs in ms, kernels by length, times on half the SMs."""
+    """More and more of: both runs' times in ms, kernels by length, times on half the SMs."""
     distinct = np.unique(lengths, axis=0)
     warm_up(step, distinct)
     record = {"first_ms": timed_run(step, lengths, device=device)}
+    yield record
     record["second_ms"] = timed_run(step, lengths, device=device)
     yield record
     record |= kernels(step, distinct, device=device)
@@ -98,7 +99,7 @@ def kernels(step: Step, distinct: np.ndarray, *, device: str) -> dict[str, np.nd
     """For each length: how many kernels, and their time by class in us."""
     if device != "cuda":
         return {}
-    from torch.profiler import ProfilerActivity, profile
+    from torch.profiler import ProfilerActivity, profile  # noqa: PLC0415
 
     rows = []
     for length in distinct:
@@ -129,7 +130,7 @@ def half_of_the_sms(device: str) -> Iterator[int]:
     if device != "cuda":
         yield 0
         return
-    from cuda.bindings import driver
+    from cuda.bindings import driver  # noqa: PLC0415
 
     def done(result: tuple[Any, ...]) -> Any:
         if int(result[0]) != 0:

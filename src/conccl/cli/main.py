@@ -12,6 +12,7 @@ import conccl
 from conccl.cli.analyze import analyze
 from conccl.cli.devices import devices
 from conccl.cli.predict import predict
+from conccl.cli.sample import app as sample
 from conccl.core.errors import ConcclError
 
 COMMANDS: dict[str, Callable[..., Any]] = {
@@ -47,6 +48,7 @@ def conccl_(
 
 for word, function in COMMANDS.items():
     app.command(word)(function)
+app.add_typer(sample, name="sample")
 
 
 def run() -> None:

@@ -48,7 +48,7 @@ def pick(
 def _points(
     log: IterationLog, rows: npt.NDArray[np.intp], weights: npt.NDArray[np.float64] | None = None
 ) -> tuple[SeqPoint, ...]:
-    """Rows of the log as points; without weights each stands for an equal share, the last for the rest too."""
+    """Rows of the log as points; without weights each stands for an equal share."""
     total = len(log.iteration)
     if weights is None:
         weights = np.full(len(rows), total // len(rows), dtype=np.float64)
@@ -72,7 +72,7 @@ def _frequent(log: IterationLog, count: int) -> tuple[SeqPoint, ...]:
 
 
 def _kmeans(log: IterationLog, count: int, *, statistic: str, seed: int) -> tuple[SeqPoint, ...]:
-    from sklearn.cluster import KMeans
+    from sklearn.cluster import KMeans  # noqa: PLC0415 (half a second to import)
 
     distinct = log.distinct()
     features = np.column_stack([distinct.length, distinct.statistics[statistic]]).astype(np.float64)

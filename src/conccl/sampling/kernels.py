@@ -64,7 +64,7 @@ class KernelSample:
         """The whole run from the chosen kernels' durations elsewhere, in the order of ``points``."""
         if len(durations_ns) != len(self.points):
             raise InputError(
-                f"{len(durations_ns)} durations for {len(self.points)} chosen kernels. Give one for each, in order."
+                f"{len(durations_ns)} durations for {len(self.points)} chosen kernels. Give one for each."
             )
         return sum(point.weight * duration for point, duration in zip(self.points, durations_ns, strict=True))
 
@@ -160,7 +160,7 @@ def _variance(durations: npt.NDArray[np.float64], stratum: Stratum) -> float:
 def _points(
     names: Sequence[str], durations: npt.NDArray[np.float64], strata: Sequence[Stratum]
 ) -> list[KernelPoint]:
-    """Of each stratum a kernel next to its mean: on the side that cancels what the strata before it are off."""
+    """Of each stratum a kernel next to its mean, on the side that cancels what is off so far."""
     points, off = [], 0.0
     for stratum in sorted(strata, key=lambda members: -_variance(durations, members)):
         values = durations[stratum]

@@ -1,4 +1,4 @@
-"""Logs of iterations and their sequence lengths, and statistics by length: CSV, JSON lines, Parquet, NumPy."""
+"""Logs of iterations, their sequence lengths and statistics: CSV, JSON lines, Parquet, NumPy."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def with_statistics(log: IterationLog, path: Path, /) -> IterationLog:
     names = length_names(columns, path=path)
     if len(names) != log.length.shape[1]:
         raise InputError(
-            f"{path} has {len(names)} length columns, the log {log.length.shape[1]}. Give the same dimensions."
+            f"{path} has {len(names)} length columns, the log {log.length.shape[1]}. Give as many."
         )
     keys = np.stack([whole_numbers(columns[name], path=path, column=name) for name in names], axis=1)
     unique, group = np.unique(keys, axis=0, return_inverse=True)
@@ -118,9 +118,11 @@ def _rows_of(length: Lengths, known: Lengths, *, path: Path) -> npt.NDArray[np.i
     index = {tuple(row): number for number, row in enumerate(known.tolist())}
     missing = sorted({tuple(row) for row in length.tolist()} - index.keys())
     if missing:
-        shown = ", ".join("x".join(map(str, row)) for row in missing[:5])
+        shown = ", ".join("x".join(map(str, row)) for row in missing[:5]) + (
+            " ..." if len(missing) > 5 else ""
+        )
         raise InputError(
-            f"{path} has no row for {len(missing)} of the log's lengths: {shown}{' ...' if len(missing) > 5 else ''}."
+            f"{path} has no row for {len(missing)} of the log's lengths: {shown}."
             " Measure one iteration of each length."
         )
     return np.array([index[tuple(row)] for row in length.tolist()], dtype=np.intp)
@@ -130,7 +132,7 @@ def _require_distinct(iteration: Lengths, *, path: Path) -> None:
     unique, counts = np.unique(iteration, return_counts=True)
     if (counts > 1).any():
         raise InputError(
-            f"{path}: iteration {unique[counts > 1][0]} stands {counts.max()} times. Each iteration has one row."
+            f"{path}: iteration {unique[counts > 1][0]} stands {counts.max()} times. Each has one row."
         )
 
 
@@ -195,7 +197,7 @@ def _read_json_lines(path: Path) -> dict[str, Sequence[Any]]:
 
 def _read_parquet(path: Path) -> dict[str, Sequence[Any]]:
     try:
-        import pyarrow.parquet as parquet
+        from pyarrow import parquet  # noqa: PLC0415
     except ImportError:
         raise MissingExtraError(module="pyarrow", extra="parquet") from None
     table = parquet.read_table(path)

@@ -8,16 +8,17 @@ batch and length, prefill and decode); with one dimension this is the paper's me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from conccl.core.errors import InputError
-from conccl.sampling.logs import IterationLog
+from conccl.sampling.logs import DistinctLengths, IterationLog
 
 Values = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
 Length = tuple[int, ...]
 
 FEW_LENGTHS = 10
@@ -76,16 +77,14 @@ def select(log: IterationLog, /, *, statistic: str, error_percent: float = 1.0) 
         raise InputError(f"an error of {error_percent} % was asked for; give one above 0 and below 100.")
     lengths = log.distinct()
     values = lengths.statistics[statistic]
-    if len(lengths.length) <= FEW_LENGTHS:
-        return _selection(log, np.arange(len(lengths.length)), bins=0)
-    for bins in range(FIRST_BINS, len(lengths.length) + 1):
-        chosen = _one_of_each(lengths.length, lengths.count, values, bins=bins)
-        selection = _selection(log, chosen, bins=bins)
-        projection = next(p for p in selection.projections if p.statistic == statistic)
-        error = projection.error_percent
+    bins = FIRST_BINS
+    while len(lengths.length) > FEW_LENGTHS and bins <= len(lengths.length):
+        selection = _selection(lengths, _one_of_each(lengths, values, bins=bins), bins=bins)
+        error = next(p for p in selection.projections if p.statistic == statistic).error_percent
         if error is None or error <= error_percent:
             return selection
-    return _selection(log, np.arange(len(lengths.length)), bins=0)
+        bins += max(1, bins // 32)
+    return _selection(lengths, np.arange(len(lengths.length)), bins=0)
 
 
 def project(seqpoints: tuple[SeqPoint, ...], /, *, values: Mapping[Length, float]) -> float:
@@ -93,8 +92,8 @@ def project(seqpoints: tuple[SeqPoint, ...], /, *, values: Mapping[Length, float
     missing = [point.length for point in seqpoints if point.length not in values]
     if missing:
         raise InputError(
-            f"no value for length {_text(missing[0])}, which was chosen ({len(missing)} of {len(seqpoints)} are"
-            " missing). Measure the chosen iterations, or choose again from lengths that were measured."
+            f"no value for length {_text(missing[0])}, which was chosen ({len(missing)} of {len(seqpoints)}"
+            " are missing). Measure the chosen iterations, or choose again from lengths that were measured."
         )
     return float(sum(point.weight * values[point.length] for point in seqpoints))
 
@@ -106,35 +105,29 @@ def project_speedup(
     return project(seqpoints, values=before) / project(seqpoints, values=after)
 
 
-def _one_of_each(
-    length: npt.NDArray[np.int64], count: Values, values: Values, *, bins: int
-) -> npt.NDArray[np.intp]:
+def _one_of_each(lengths: DistinctLengths, values: Values, *, bins: int) -> Rows:
     """Of each non-empty bin the length whose value is nearest the bin's weighted mean."""
-    cell = _cells(length, bins=bins)
-    _, group = np.unique(cell, return_inverse=True)
-    weight = np.bincount(group, weights=count)
-    mean = np.bincount(group, weights=count * values) / weight
+    group = _groups(lengths, bins=bins)
+    mean = np.bincount(group, weights=lengths.count * values) / np.bincount(group, weights=lengths.count)
     distance = np.abs(values - mean[group])
-    order = np.lexsort((np.arange(len(values)), -count, distance, group))
+    order = np.lexsort((np.arange(len(values)), -lengths.count, distance, group))
     first = np.r_[True, group[order][1:] != group[order][:-1]]
-    return order[first]
+    return np.asarray(order[first])
 
 
-def _cells(length: npt.NDArray[np.int64], *, bins: int) -> npt.NDArray[np.int64]:
-    """The bin that each length falls into: equal ranges of every dimension, numbered together."""
-    low, high = length.min(axis=0), length.max(axis=0)
+def _groups(lengths: DistinctLengths, *, bins: int) -> Rows:
+    """The bin of each length, numbered without gaps: equal ranges of every dimension, taken together."""
+    low, high = lengths.length.min(axis=0), lengths.length.max(axis=0)
     width = np.maximum(1, high - low + 1) / bins
-    index = np.minimum(bins - 1, ((length - low) / width).astype(np.int64))
-    return np.ravel_multi_index(tuple(index.T), (bins,) * length.shape[1]).astype(np.int64)
+    cell = np.minimum(bins - 1, ((lengths.length - low) / width).astype(np.int64))
+    return np.unique(cell, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _selection(log: IterationLog, chosen: npt.NDArray[np.intp], *, bins: int) -> Selection:
-    lengths = log.distinct()
+def _selection(lengths: DistinctLengths, chosen: Rows, *, bins: int) -> Selection:
+    weights: Values
     if bins:
-        cell = _cells(lengths.length, bins=bins)
-        _, group = np.unique(cell, return_inverse=True)
-        weight_of_group = np.bincount(group, weights=lengths.count)
-        weights = weight_of_group[group[chosen]]
+        group = _groups(lengths, bins=bins)
+        weights = np.bincount(group, weights=lengths.count)[group[chosen]]
     else:
         weights = lengths.count[chosen]
     order = np.lexsort(tuple(lengths.length[chosen].T[::-1]))
@@ -164,7 +157,3 @@ def _selection(log: IterationLog, chosen: npt.NDArray[np.intp], *, bins: int) ->
 
 def _text(length: Length) -> str:
     return "x".join(map(str, length))
-
-
-Chooser = Callable[[IterationLog, int], tuple[SeqPoint, ...]]
-"""A rule that picks so many iterations of a log: SeqPoint's competitors."""

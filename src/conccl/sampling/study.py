@@ -1,0 +1,54 @@
+"""A run's lengths and statistics from files, the SeqPoints chosen from them, and other rules beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from conccl.core.errors import InputError, UnknownNameError
+from conccl.sampling.baselines import Baseline, pick
+from conccl.sampling.logs import IterationLog, read_log, with_statistics
+from conccl.sampling.seqpoint import Projection, Selection, project, select
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """What was chosen, by which statistic, and what as many iterations picked by other rules project."""
+
+    statistic: str
+    selection: Selection
+    baselines: tuple[tuple[Baseline, Projection], ...]
+
+
+def study(
+    log: Path, /, *, statistics: Path | None = None, choose_by: str | None = None, error_percent: float = 1.0
+) -> Study:
+    """Choose iterations of a log; statistics come by length from a second file, or from the log's columns."""
+    run = read_log(log)
+    if statistics is not None:
+        run = with_statistics(run, statistics)
+    if not run.statistics:
+        raise InputError(f"{log} has no statistic beside the length. Give --stat FILE: length,time_ms.")
+    statistic = choose_by or next(iter(run.statistics))
+    if statistic not in run.statistics:
+        raise UnknownNameError(kind="statistic", name=statistic, known=run.statistics)
+    selection = select(run, statistic=statistic, error_percent=error_percent)
+    return Study(
+        statistic=statistic,
+        selection=selection,
+        baselines=tuple(
+            (rule, _projected(run, rule, count=len(selection.seqpoints), statistic=statistic))
+            for rule in Baseline
+        ),
+    )
+
+
+def _projected(run: IterationLog, rule: Baseline, *, count: int, statistic: str) -> Projection:
+    points = pick(run, baseline=rule, count=count, statistic=statistic)
+    distinct = run.distinct()
+    values = {
+        tuple(int(size) for size in length): float(value)
+        for length, value in zip(distinct.length, distinct.statistics[statistic], strict=True)
+    }
+    actual = float(distinct.count @ distinct.statistics[statistic])
+    return Projection(statistic=statistic, projected=project(points, values=values), actual=actual)

@@ -1,0 +1,90 @@
+"""`conccl sample`: contracts, and what is said of bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from conccl.cli.main import app
+from conccl.core.errors import InputError, TraceError
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "overlap_step" / "ce.pt.trace.json.gz"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "log.csv"
+    rows = [f"{i},{8 * (1 + i * i % 40)}" for i in range(400)]
+    path.write_text("iteration,length\n" + "\n".join(rows) + "\n")
+    return path
+
+
+@pytest.fixture
+def stat(tmp_path: Path) -> Path:
+    path = tmp_path / "stat.csv"
+    rows = [f"{8 * n},{1 + 0.1 * n},{10 + n}" for n in range(1, 41)]
+    path.write_text("length,time_ms,kernels\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(app, ["sample", *map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def test_iterations_as_json(log: Path, stat: Path) -> None:
+    document = json.loads(run("iterations", log, "--stat", stat, "--error", 0.5, "--format", "json"))
+    assert document["schema"] == "conccl.sample.iterations/1"
+    assert sum(point["weight"] for point in document["seqpoints"]) == 400
+    assert set(document["seqpoints"][0]) == {"length", "iteration", "weight"}
+    assert document["error_percent"] <= 0.5
+    assert document["projected"] == pytest.approx(document["actual"], rel=0.005)
+    assert {p["statistic"] for p in document["projections"]} == {"time_ms", "kernels"}
+
+
+def test_iterations_as_a_table_with_other_rules(log: Path, stat: Path) -> None:
+    text = run("iterations", log, "--stat", stat, "--baselines")
+    assert "400 iterations stand for the run" in text
+    assert "frequent" in text
+
+
+def test_iterations_by_another_statistic(log: Path, stat: Path) -> None:
+    document = json.loads(run("iterations", log, "--stat", stat, "--by", "kernels", "--format", "json"))
+    assert document["statistic"] == "kernels"
+
+
+def test_kernels_as_json() -> None:
+    document = json.loads(run("kernels", EXAMPLE, "--most", 20, "--format", "json"))
+    assert document["schema"] == "conccl.sample.kernels/1"
+    assert len(document["kernels"]) <= 20
+    assert sum(kernel["weight"] for kernel in document["kernels"]) == document["of"]
+    assert document["error_percent"] < 1
+
+
+def test_kernels_as_a_table() -> None:
+    assert "95 % interval" in run("kernels", EXAMPLE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["iterations", "{log}"], "no statistic"),
+        (["iterations", "{log}", "--stat", "{stat}", "--by", "tim"], "Did you mean time_ms"),
+        (["iterations", "missing.csv"], "cannot read"),
+        (["kernels", "{example}", "--rank", "7"], "no rank 7"),
+    ],
+)
+def test_bad_input_is_explained(log: Path, stat: Path, arguments: list[str], message: str) -> None:
+    given = [argument.format(log=log, stat=stat, example=EXAMPLE) for argument in arguments]
+    with pytest.raises(InputError, match=message) as error:
+        CliRunner().invoke(app, ["sample", *given], catch_exceptions=False)
+    assert error.value.exit_code == 2
+
+
+def test_no_trace_there(tmp_path: Path) -> None:
+    with pytest.raises(TraceError):
+        CliRunner().invoke(app, ["sample", "kernels", str(tmp_path)], catch_exceptions=False)
