@@ -44,7 +44,7 @@ def test_one_step_of_a_trace_stands_for_the_next() -> None:
     recording = find_traces([EXAMPLES / "overlap_step" / "ce.pt.trace.json.gz"]).files[0]
     timeline = read_trace(recording)[0].timeline
     kernels = timeline.where(timeline.activity == Activity.COMPUTE)
-    steps = [kernels.where(kernels.columns["step"] == step) for step in (2, 3)]
+    steps = [kernels.where(kernels.columns["step"] == step) for step in (2, 4)]
     names = [[rows.names[name] for name in rows.name_id] for rows in steps]
     assert names[0] == names[1]
     sample = sample_kernels(names[0], steps[0].duration_ns, most=len(names[0]) // 8)

@@ -127,7 +127,7 @@ def _selection(lengths: DistinctLengths, chosen: Rows, *, bins: int) -> Selectio
     weights: Values
     if bins:
         group = _groups(lengths, bins=bins)
-        weights = np.bincount(group, weights=lengths.count)[group[chosen]]
+        weights = np.bincount(group, weights=lengths.count)[group[chosen]].astype(np.float64)
     else:
         weights = lengths.count[chosen]
     order = np.lexsort(tuple(lengths.length[chosen].T[::-1]))
