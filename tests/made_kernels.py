@@ -2,9 +2,10 @@
 
 from conccl.core.hardware import CopyEngines, Device, Link, System, Topology
 from conccl.core.kinds import DType, Memory
-from conccl.core.ops import Copy, Elementwise
+from conccl.core.ops import Collective, Copy, Elementwise, Gemm
 from conccl.core.plan import Dependency, Engine, Plan, Side, Task
 from conccl.core.timeline import Span
+from conccl.costs.collective import Algorithm, CollectiveCost
 from conccl.costs.kernel import CtaGroup, CtaWork, Footprint, KernelCost, kernel_cost
 from conccl.sim.executor import SimExecutor
 
@@ -70,17 +71,29 @@ def op(name: str) -> Elementwise:
     return Elementwise(name=name, read_nbytes=1, written_nbytes=1)
 
 
+def made_collective(op: Collective, on: Device) -> CollectiveCost:
+    """A collective that fills the peer link with ten CTAs."""
+    sent = op.nbytes * (op.ranks - 1) / op.ranks
+    return CollectiveCost(
+        algorithm=Algorithm.RING,
+        time_ns=round(sent / on.peer_link.out_bandwidth * 1e9),
+        link_nbytes=sent,
+        ctas=10,
+        uncertainty=0.0,
+    )
+
+
 class Simulated:
     """Runs tasks whose ops are named kernels."""
 
     def __init__(
-        self, kernels: dict[str, KernelCost], *, gpus: int = 1, collective_ns=None, on=None, **options
+        self, kernels: dict[str, KernelCost], *, gpus: int = 1, collective_cost=None, on=None, **options
     ):
         self.system = System(device=on or device(), gpus=gpus)
         self.executor = SimExecutor(
             system=self.system,
             kernels_of=lambda op, _: (kernels[op.name],),
-            collective_ns=collective_ns or (lambda op, _: op.nbytes / 100),
+            collective_cost=collective_cost or made_collective,
             **options,
         )
 
@@ -108,4 +121,29 @@ def host_copy(id_: str, nbytes: int, *, out: bool = True, **fields) -> Task:
         side=Side.COMMUNICATION,
         engine=fields.pop("engine", Engine.COPY_ENGINE),
         **fields,
+    )
+
+
+def tiled_gemms(op, on: Device) -> tuple[KernelCost, ...]:
+    """GEMMs of 128 x 128 tiles, one a CTA and SM; elementwise kernels of 64 KiB a CTA."""
+    if not isinstance(op, Gemm):
+        ctas = max(1, op.nbytes // (64 << 10))
+        work = CtaWork(least_ns=100.0, hbm_read_nbytes=op.nbytes / ctas)
+        groups = (CtaGroup(count=ctas, work=work),)
+        return (_made(type(op).__name__, on, groups, threads=256),)
+    tiles = -(-op.m // 128) * -(-op.n // 128) * op.batch
+    sm_ns = 2 * 128 * 128 * op.k * on.sm_count / on.peak_flops[op.dtype] * 1e9
+    work = CtaWork(
+        latency_ns=500.0,
+        sm_ns=sm_ns,
+        least_ns=sm_ns / 2,
+        hbm_read_nbytes=op.nbytes / tiles,
+        l2_nbytes=2 * 128 * op.k * op.dtype.nbytes,
+    )
+    return (_made("gemm", on, (CtaGroup(count=tiles, work=work),), threads=on.threads_per_sm),)
+
+
+def _made(name: str, on: Device, groups: tuple[CtaGroup, ...], *, threads: int) -> KernelCost:
+    return kernel_cost(
+        name, device=on, groups=groups, footprint=Footprint(threads=threads), fixed_ns=0.0, uncertainty=0.0
     )

@@ -26,6 +26,15 @@ class Topology(enum.StrEnum):
     """Through the host (PCIe without peers)."""
 
 
+class CtaDispatch(enum.StrEnum):
+    """Which kernel's CTAs an SM gets that becomes free, where several of one priority have CTAs pending."""
+
+    IN_ORDER = "in_order"
+    """The first kernel's until none is left: later ones start behind its last wave (NVIDIA)."""
+    ALTERNATING = "alternating"
+    """Each queue's in turn (AMD)."""
+
+
 class MemoryArbitration(enum.StrEnum):
     """Whom a memory controller serves first where requests exceed its bandwidth."""
 
@@ -117,6 +126,7 @@ class Device:
     """One GPU's share of the network between such nodes."""
     hbm_efficiency: float = 0.9
     """The share of ``hbm_bandwidth`` that the best kernels reach."""
+    cta_dispatch: CtaDispatch = CtaDispatch.IN_ORDER
     memory_arbitration: MemoryArbitration = MemoryArbitration.FAIR
     registers_per_sm: int = 65_536
     """32-bit registers of one SM."""

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 from conccl.core.errors import InputError, UnknownNameError
-from conccl.core.hardware import MemoryArbitration, Topology
+from conccl.core.hardware import CtaDispatch, MemoryArbitration, Topology
 from conccl.core.kinds import DType
 from conccl.core.units import parse_size
 from conccl.costs.constants import CONSTANTS
@@ -24,10 +24,12 @@ class Kind(enum.Enum):
     SWITCH = "true or false"
     TOPOLOGY = "a topology"
     ARBITRATION = "an arbitration"
+    DISPATCH = "a way to dispatch"
 
 
-_WORDS: dict[Kind, type[Topology] | type[MemoryArbitration]] = {
+_WORDS: dict[Kind, type[Topology] | type[MemoryArbitration] | type[CtaDispatch]] = {
     Kind.TOPOLOGY: Topology,
+    Kind.DISPATCH: CtaDispatch,
     Kind.ARBITRATION: MemoryArbitration,
 }
 """Kinds that hold one of a few words."""
@@ -89,6 +91,7 @@ RULES: dict[str, Rule] = {
     "hbm_efficiency": _number(0.05, 1, required=False),
     "l2_nbytes": _size(2**14, 2**37),
     "l2_bandwidth": _number(1e9, 1e16),
+    "cta_dispatch": Rule(kind=Kind.DISPATCH, required=False),
     "memory_arbitration": Rule(kind=Kind.ARBITRATION, required=False),
     "memory_cache_nbytes": _size(0, 2**40, required=False),
     "memory_cache_bandwidth": _number(0, 1e16, required=False),

@@ -10,6 +10,7 @@ from conccl.core.hardware import CopyEngines
 from conccl.sim.engine import Engine
 from conccl.sim.fabric import Way
 from conccl.sim.flow import Flow, Network
+from conccl.sim.shares import MOST_SLACK
 
 
 class Command:
@@ -67,7 +68,7 @@ class CopyQueue:
         flow = Flow(
             latency_ns=command.latency_ns,
             cap=cap,
-            weight=cap * command.weight,
+            weight=cap * MOST_SLACK * command.weight,  # engines post their writes and read far ahead
             uses=[(resource, command.nbytes * share) for resource, share in command.way if command.nbytes],
             goal=1,
             ended=lambda flow: self._end(flow, command),

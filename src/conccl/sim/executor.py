@@ -10,9 +10,11 @@ from conccl.core.errors import InputError, PlanError
 from conccl.core.hardware import System
 from conccl.core.plan import Plan, Side, Task
 from conccl.core.timeline import Activity, Clock, Lane, Span, Timeline, timeline_of
+from conccl.costs.collective import collective_cost
+from conccl.costs.kernels import kernels_of
 from conccl.sim.folding import Folding, fold
 from conccl.sim.run import run
-from conccl.sim.work import CollectiveNs, KernelsOf
+from conccl.sim.work import CollectiveCostOf, KernelsOf
 
 
 class Issue(enum.StrEnum):
@@ -47,22 +49,22 @@ class Skew:
 class SimExecutor:
     """Simulates plans on a system of GPUs; nothing in it depends on the clock on the wall.
 
-    ``kernels_of`` and ``collective_ns`` say what ops cost alone.
+    ``kernels_of`` and ``collective_cost`` say what ops cost alone; the cost models unless given.
     """
 
     def __init__(
         self,
         *,
         system: System,
-        kernels_of: KernelsOf,
-        collective_ns: CollectiveNs,
+        kernels_of: KernelsOf = kernels_of,
+        collective_cost: CollectiveCostOf = collective_cost,
         issue: Issue = Issue.GRAPH,
         skew: Skew | None = None,
         folding: Folding = Folding.WHERE_ALIKE,
     ) -> None:
         self._system = system
         self._kernels_of = kernels_of
-        self._collective_ns = collective_ns
+        self._collective_cost = collective_cost
         self._issue = issue
         self._skew = skew or Skew()
         self._folding = folding
@@ -78,7 +80,7 @@ class SimExecutor:
             folded,
             system=self._system,
             kernels_of=self._kernels_of,
-            collective_ns=self._collective_ns,
+            collective_cost=self._collective_cost,
             host_issues=self._issue is Issue.EAGER,
             speeds=self._skew.speeds,
             delays_ns=self._skew.delays_ns,

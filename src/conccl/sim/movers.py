@@ -79,28 +79,9 @@ def copy_cta_bandwidth(device: Device, /) -> float:
     return device.calibration.get("mover.copy_cta_bandwidth", 0.5 * device.l2_bandwidth / device.sm_count)
 
 
-def link_cta_bandwidth(device: Device, kind: CollectiveKind | None = None, /) -> float:
+def link_cta_bandwidth(device: Device, /) -> float:
     """Bytes/s over links that one communicating CTA moves."""
-    saturating = device.calibration.get("mover.link_ctas", 16.0)
-    if kind is not None:
-        saturating = device.calibration.get(f"mover.link_ctas.{kind}", saturating)
-    return device.peer_link.out_bandwidth / saturating
-
-
-def collective_share(op: Collective, /) -> float:
-    """Bytes that a rank sends, and receives, for each byte of the collective."""
-    if op.ranks <= 1:
-        return 0.0
-    share = (op.ranks - 1) / op.ranks
-    return {
-        CollectiveKind.ALL_REDUCE: 2 * share,
-        CollectiveKind.ALL_GATHER: share,
-        CollectiveKind.REDUCE_SCATTER: share,
-        CollectiveKind.ALL_TO_ALL: share,
-        CollectiveKind.GATHER: share,
-        CollectiveKind.SCATTER: share,
-        CollectiveKind.BARRIER: 0.0,
-    }.get(op.kind, 1.0)
+    return device.peer_link.out_bandwidth / device.calibration.get("mover.link_ctas", 16.0)
 
 
 def collective_traffic(op: Collective, /) -> Traffic:

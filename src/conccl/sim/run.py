@@ -14,7 +14,7 @@ from conccl.sim.flow import Network
 from conccl.sim.folding import Folded
 from conccl.sim.sms import Sms
 from conccl.sim.task_run import Place, Rendezvous, TaskRun
-from conccl.sim.work import CollectiveNs, KernelsOf, Worker
+from conccl.sim.work import CollectiveCostOf, KernelsOf, Worker
 
 COMPUTE_FIRST_WEIGHT = 0.02
 """What communication still gets of a short memory, beside what it asks for, where compute is served first:
@@ -27,7 +27,7 @@ def run(
     *,
     system: System,
     kernels_of: KernelsOf,
-    collective_ns: CollectiveNs,
+    collective_cost: CollectiveCostOf,
     host_issues: bool,
     speeds: Mapping[int, float],
     delays_ns: Mapping[int, int],
@@ -41,7 +41,7 @@ def run(
         distance=folded.distance or (lambda _, destination: destination),
     )
     places = _places(tasks, folded=folded, system=system, engine=engine, fabric=fabric, speeds=speeds)
-    worker = Worker(system=system, fabric=fabric, kernels_of=kernels_of, collective_ns=collective_ns)
+    worker = Worker(system=system, fabric=fabric, kernels_of=kernels_of, collective_cost=collective_cost)
     runs = [
         TaskRun(task, stages=worker.stages(task), place=places[task.rank], weight=_weight(task, system))
         for task in tasks

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Protocol
 
-SLACK = 1.0 + 1e-9
+MOST_SLACK = 4.0
+"""How many times what it needs anything has in flight at most: nobody builds buffers for more."""
+
+ROUNDING = 1.0 + 1e-9
 """Rounding must not turn a resource that is just full into a short one."""
 
 
@@ -52,7 +56,7 @@ def fair_rates(claims: Sequence[Claim], /) -> list[float]:
     short = {
         resource: who
         for resource, who in users.items()
-        if sum(amount * rates[index] for index, amount in who) > resource.capacity * SLACK
+        if sum(amount * rates[index] for index, amount in who) > resource.capacity * ROUNDING
     }
     left = {resource: resource.capacity for resource in short}
     settled = [False] * len(claims)
@@ -90,10 +94,10 @@ def _level(capacity: float, who: Sequence[tuple[int, float]], claims: Sequence[C
     need = sorted(
         (claims[index].cap / claims[index].weight, amount * claims[index].weight) for index, amount in who
     )
-    wanting = sum(slope for _, slope in need)
+    wanting = list(accumulate(slope for _, slope in reversed(need)))
     for full_at, slope in need:
-        if wanting * full_at >= capacity * SLACK:
-            return capacity / wanting
-        capacity -= slope * full_at
-        wanting -= slope
+        slopes = wanting.pop()
+        if slopes * full_at >= capacity * ROUNDING:
+            return capacity / slopes
+        capacity = max(0.0, capacity - slope * full_at)
     return math.inf

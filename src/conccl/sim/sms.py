@@ -1,9 +1,9 @@
 """The SMs of one GPU, handed out CTA by CTA as the hardware does it.
 
-Pending CTAs go in order of priority, then of launch; nothing is pre-empted. On SMs that stand idle CTAs are
-spread, one an SM, the emptiest first. SMs that a wave leaves come free one after the other (CTAs never end at
-the very same moment), so whoever is next fills the first of them as far as it fits: that is how a
-communication kernel gets packed onto a few SMs unless it asks for one each.
+Pending CTAs go in order of priority, then of launch (or in turn, see `CtaDispatch`); nothing is pre-empted.
+On SMs that stand idle CTAs are spread, one an SM, the emptiest first. SMs that a wave leaves come free one
+after the other (CTAs never end at the very same moment), so whoever waits for them fills the first as far as
+it fits: that is how a communication kernel gets packed onto a few SMs unless it asks for one each.
 
 CTAs that behave alike are one cohort, and SMs in the same state one class, so that the cost of a kernel does
 not grow with its CTAs.
@@ -17,13 +17,13 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from conccl.core.hardware import Device
+from conccl.core.hardware import CtaDispatch, Device
 from conccl.costs.kernel import CtaWork, Footprint, KernelCost
 from conccl.sim.engine import Engine
 from conccl.sim.fabric import Way
 from conccl.sim.flow import Flow, Network
 from conccl.sim.room import Room, empty, fits, without
-from conccl.sim.shares import Resource
+from conccl.sim.shares import MOST_SLACK, Resource
 
 FINE_PIECES = 64
 """Steps of a persistent CTA's work that are told apart: its parts complete to within one of them."""
@@ -58,10 +58,12 @@ class Launch:
         "cohorts",
         "ctas_per_sm",
         "finished",
+        "hbm_factor",
         "kernel",
         "links",
         "order",
         "partition",
+        "pending_since_ns",
         "pieces",
         "queue",
         "sms",
@@ -109,6 +111,9 @@ class Launch:
         self.cohorts: dict[Cohort, None] = {}
         self.finished = 0
         """Pieces that have ended."""
+        self.pending_since_ns = 0
+        self.hbm_factor = 1.0
+        """HBM traffic over what it is alone: above 1 where others' traffic takes its share of L2."""
 
     @property
     def persistent(self) -> bool:
@@ -192,6 +197,7 @@ class Sms:
         self._hbm = hbm
         self._l2 = l2
         self._speed = speed
+        self._alternates = device.cta_dispatch is CtaDispatch.ALTERNATING
         self._launches: dict[Launch, None] = {}
         self._freed: dict[SmClass, list[Footprint]] = {}
         room = empty(device)
@@ -204,6 +210,7 @@ class Sms:
 
     def launch(self, launch: Launch, /) -> None:
         """Have the kernel's CTAs run as soon as SMs take them."""
+        launch.pending_since_ns = self._engine.now_ns
         self._launches[launch] = None
         self._interrupt_those_behind(launch)
         self._network.request_settling()
@@ -220,7 +227,7 @@ class Sms:
     def _interrupt_those_behind(self, launch: Launch) -> None:
         """Give SMs back at the end of the present wave where someone with precedence waits for them."""
         for other in self._launches:
-            if other.order <= launch.order or other.persistent:
+            if other.persistent or not self._precedes(launch, other):
                 continue
             for cohort in other.cohorts:
                 if cohort.flow is not None and _allows(cohort.class_, launch):
@@ -273,13 +280,19 @@ class Sms:
         """Give every pending CTA that an SM takes to it: the end of an instant."""
         freed, self._freed = self._freed, {}
         pending = self._pending()
+        waiting = [launch for launch in pending if launch.pending_since_ns < self._engine.now_ns]
+        if (
+            self._alternates
+        ):  # taking turns, a kernel of few CTAs has placed them all when one of many has begun
+            waiting.sort(key=lambda one: (one.order[0], sum(ctas for ctas, _, _ in one.queue)))
         for class_, leaving in freed.items():
-            self._free(class_, leaving=leaving, pending=pending)
+            self._free(class_, leaving=leaving, pending=waiting)
         for launch in pending:
             self._spread(launch)
             if self._holds_up(launch):
                 break
-        self._start_cohorts()
+        if self._start_cohorts() or freed:
+            self._share_l2()
         if freed:
             self._join_idle()
 
@@ -299,7 +312,7 @@ class Sms:
 
     def _holds_up(self, launch: Launch) -> bool:
         """Whether kernels behind it must wait: only the first kernel with CTAs pending is handed out."""
-        if not launch.queue:
+        if not launch.queue or self._alternates:
             return False
         return launch.partition is None and self._sms_held(launch) < launch.sms
 
@@ -401,7 +414,8 @@ class Sms:
 
     # Cohorts start
 
-    def _start_cohorts(self) -> None:
+    def _start_cohorts(self) -> bool:
+        """Whether any did."""
         started: list[Cohort] = []
         for class_ in self._classes:
             for (launch, work, part), per_sm in class_.fresh.items():
@@ -415,6 +429,21 @@ class Sms:
         for cohort in started:
             if cohort.part not in cohort.launch.closed:
                 self._begin(cohort)
+        return bool(started)
+
+    def _share_l2(self) -> None:
+        """Work out anew how much of what kernels reuse stays in L2 beside the others' traffic."""
+        running = [launch for launch in self._launches if launch.cohorts]
+        filling = sum(_filling(launch.kernel) for launch in running)
+        for launch in running:
+            factor = _hbm_factor(launch.kernel, l2_nbytes=self._device.l2_nbytes, filling=filling)
+            if abs(factor - launch.hbm_factor) > 1e-6:
+                change, launch.hbm_factor = factor / launch.hbm_factor, factor
+                for flow in [cohort.flow for cohort in launch.cohorts if cohort.flow is not None]:
+                    flow.uses = [
+                        (one, amount * change if one is self._hbm else amount) for one, amount in flow.uses
+                    ]
+                    self._network.touch(flow)
 
     def _begin(self, cohort: Cohort) -> None:
         launch = cohort.launch
@@ -432,7 +461,7 @@ class Sms:
         ctas = cohort.ctas * share
         amounts = {
             cohort.class_.units: ctas * work.sm_ns / speed,
-            self._hbm: ctas * work.hbm_taken_nbytes,
+            self._hbm: ctas * work.hbm_taken_nbytes * launch.hbm_factor,
             self._l2: ctas * work.l2_nbytes,
         }
         for resource, use in launch.links:
@@ -441,11 +470,10 @@ class Sms:
         own_ns = max(work.least_ns, work.sm_ns) * share / speed
         shared_ns = max((amount / resource.capacity for resource, amount in uses), default=0.0)
         cap = 1.0 / max(own_ns, shared_ns) if max(own_ns, shared_ns) > 0 else math.inf
-        in_flight = speed / (work.least_ns * share) if work.least_ns > 0 else cap
         return Flow(
             latency_ns=work.latency_ns * share / speed,
             cap=cap,
-            weight=launch.weight * (in_flight if in_flight < math.inf else 1.0),
+            weight=launch.weight * min(cap, 1.0) * _slack(work, unhindered_ns=max(own_ns, shared_ns) / share),
             uses=uses,
             goal=1,
             ended=lambda flow: self._reached_goal(cohort, flow),
@@ -478,9 +506,41 @@ class Sms:
                 launch.queue.appendleft((count - waves * cohort.ctas, work, part))
         return 1 + waves
 
-    @staticmethod
-    def _is_waiting_before(other: Launch, cohort: Cohort) -> bool:
-        return bool(other.queue) and other.order < cohort.launch.order and _allows(cohort.class_, other)
+    def _is_waiting_before(self, other: Launch, cohort: Cohort) -> bool:
+        return bool(other.queue) and self._precedes(other, cohort.launch) and _allows(cohort.class_, other)
+
+    def _precedes(self, one: Launch, other: Launch) -> bool:
+        """Whether the one's CTAs may have SMs that the other's leave."""
+        if self._alternates:
+            return one is not other and one.order[0] <= other.order[0]
+        return one.order < other.order
+
+
+def _filling(kernel: KernelCost) -> float:
+    """Bytes a nanosecond that a kernel brings into L2."""
+    return kernel.hbm_nbytes / kernel.isolated_ns
+
+
+def _hbm_factor(kernel: KernelCost, *, l2_nbytes: int, filling: float) -> float:
+    """How much more HBM traffic a kernel has where all together bring ``filling`` into L2.
+
+    A line that is used again stays if it is, before L2 has been filled anew: so each kernel has L2 in
+    proportion to what it brings in, and misses what of its footprint is beyond that.
+    """
+    own = _filling(kernel)
+    if kernel.l2_footprint_nbytes <= 0 or own <= 0:
+        return 1.0
+    share = l2_nbytes * own / filling
+    missing = max(0.0, 1.0 - share / min(kernel.l2_footprint_nbytes, l2_nbytes))
+    return 1.0 + missing * max(0.0, kernel.l2_nbytes / kernel.hbm_nbytes - 1.0)
+
+
+def _slack(work: CtaWork, *, unhindered_ns: float) -> float:
+    """How much more a CTA can have in flight than it needs, which it does when memory gets slow.
+
+    Little's law: bytes in flight are bandwidth times latency; ``least_ns`` is the time with all in flight.
+    """
+    return min(MOST_SLACK, max(1.0, unhindered_ns / work.least_ns)) if work.least_ns > 0 else MOST_SLACK
 
 
 def _allows(class_: SmClass, launch: Launch) -> bool:

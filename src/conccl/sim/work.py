@@ -5,6 +5,7 @@ A task is a sequence of stages; the parts of its output become ready in the last
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,12 +14,12 @@ from conccl.core.hardware import Device, System
 from conccl.core.kinds import CollectiveKind, Memory
 from conccl.core.ops import Collective, Copy, Move, Multicast, Op, Reduce, Region, Signal, Swap
 from conccl.core.plan import Engine, Task
+from conccl.costs.collective import CollectiveCost, sent_nbytes
 from conccl.costs.kernel import KernelCost
 from conccl.sim.fabric import Fabric, Way
 from conccl.sim.movers import (
     COPY_CTAS,
     Traffic,
-    collective_share,
     collective_traffic,
     copy_cta_bandwidth,
     link_cta_bandwidth,
@@ -29,8 +30,8 @@ from conccl.sim.shares import Resource
 KernelsOf = Callable[[Op, Device], Sequence[KernelCost]]
 """The kernels of a compute op, in order."""
 
-CollectiveNs = Callable[[Collective, System], float]
-"""The time of a collective alone, as the vendor's library runs it."""
+CollectiveCostOf = Callable[[Collective, Device], CollectiveCost]
+"""A collective alone, as the vendor's library runs it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +68,13 @@ class Worker:
     """Says what tasks make the GPUs of a system do."""
 
     def __init__(
-        self, *, system: System, fabric: Fabric, kernels_of: KernelsOf, collective_ns: CollectiveNs
+        self, *, system: System, fabric: Fabric, kernels_of: KernelsOf, collective_cost: CollectiveCostOf
     ) -> None:
         self._system = system
         self._device = system.device
         self._fabric = fabric
         self._kernels_of = kernels_of
-        self._collective_ns = collective_ns
+        self._collective_cost = collective_cost
 
     def stages(self, task: Task, /) -> tuple[Stage, ...]:  # noqa: PLR0911 (one for each kind of op)
         """The task's stages, one after the other; none where there is nothing to do."""
@@ -181,14 +182,13 @@ class Worker:
 
     def _collective(self, task: Task, op: Collective) -> tuple[Stage, ...]:
         """One opaque library kernel, or the library's copy-engine path."""
-        share = collective_share(op)
-        sent = op.nbytes * share
+        if op.ranks == 1:
+            return ()
+        sent = sent_nbytes(op)
         way = self._fabric.exchange(range(op.ranks), rank=task.rank)
         hbm = self._fabric.hbm(task.rank)
-        alone_ns = self._collective_ns(op, self._system)
-        latency_ns = self._collective_ns(
-            Collective(kind=op.kind, nbytes=0, ranks=op.ranks, dtype=op.dtype), self._system
-        )
+        cost = self._collective_cost(op, self._device)
+        latency_ns = self._collective_cost(dataclasses.replace(op, nbytes=0), self._device).time_ns
         if task.engine is Engine.COPY_ENGINE:
             if op.kind in _REDUCING and not self._device.copy_engines.can_reduce:
                 raise PlanError(
@@ -203,22 +203,18 @@ class Worker:
                     latency_ns=latency_ns + self._device.copy_engines.launch_ns,
                 ),
             )
-        ctas = self._ctas(task, default=self._library_ctas(op))
+        moving_ns = max(1, cost.time_ns - latency_ns)
         kernel = mover(
             str(op.kind),
             device=self._device,
             nbytes=sent,
-            ctas=ctas,
-            cta_bandwidth=link_cta_bandwidth(self._device, op.kind),
+            ctas=self._ctas(task, default=cost.ctas),
+            cta_bandwidth=sent / cost.ctas / moving_ns * 1e9,
             traffic=collective_traffic(op),
             latency_ns=latency_ns,
-            least_ns=max(0.0, alone_ns - latency_ns),
+            least_ns=moving_ns,
         )
         return (KernelStage(kernel=kernel, way=way, persistent=True),)
-
-    def _library_ctas(self, op: Collective) -> int:
-        default = self._device.calibration.get("mover.link_ctas", 16.0)
-        return max(1, round(self._device.calibration.get(f"mover.link_ctas.{op.kind}", default)))
 
     def _ctas(self, task: Task, *, default: int) -> int:
         """A persistent kernel has as many CTAs as it may have resident."""
