@@ -10,6 +10,7 @@ import typer
 
 import conccl
 from conccl.cli.analyze import analyze
+from conccl.cli.characterize import characterize
 from conccl.cli.devices import devices
 from conccl.cli.predict import predict
 from conccl.cli.sample import app as sample
@@ -17,6 +18,7 @@ from conccl.core.errors import ConcclError
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "analyze": analyze,
+    "characterize": characterize,
     "devices": devices,
     "predict": predict,
 }

@@ -95,9 +95,11 @@ def _level(capacity: float, who: Sequence[tuple[int, float]], claims: Sequence[C
         (claims[index].cap / claims[index].weight, amount * claims[index].weight) for index, amount in who
     )
     wanting = list(accumulate(slope for _, slope in reversed(need)))
+    level = 0.0
     for full_at, slope in need:
         slopes = wanting.pop()
         if slopes * full_at >= capacity * ROUNDING:
-            return capacity / slopes
+            return max(level, capacity / slopes)  # what is left after others may be rounded away
         capacity = max(0.0, capacity - slope * full_at)
+        level = full_at
     return math.inf

@@ -291,6 +291,8 @@ class Sms:
             self._spread(launch)
             if self._holds_up(launch):
                 break
+        if freed:
+            self._spread_what_lies_ahead()
         if self._start_cohorts() or freed:
             self._share_l2()
         if freed:
@@ -346,6 +348,16 @@ class Sms:
             sms = min(count, class_.count, self._sms_allowed(class_, launch))
             taken = class_ if sms == class_.count else self._split(class_, sms)
             self._place(taken, launch, per_sm=1)
+
+    def _spread_what_lies_ahead(self) -> None:
+        """Give SMs that nobody pending takes to CTAs that a cohort has set aside for its later waves."""
+        for launch in sorted(self._launches, key=lambda one: one.order):
+            if launch.persistent or not any(self._fit(class_, launch) for class_ in self._classes):
+                continue
+            for cohort in launch.cohorts:
+                if cohort.flow is not None:
+                    self._cut(cohort, cohort.flow)
+            self._spread(launch)
 
     def _fit(self, class_: SmClass, launch: Launch) -> int:
         if not _allows(class_, launch):
@@ -469,11 +481,11 @@ class Sms:
         uses = [(resource, amount) for resource, amount in amounts.items() if amount > 0]
         own_ns = max(work.least_ns, work.sm_ns) * share / speed
         shared_ns = max((amount / resource.capacity for resource, amount in uses), default=0.0)
-        cap = 1.0 / max(own_ns, shared_ns) if max(own_ns, shared_ns) > 0 else math.inf
+        unhindered_ns = max(own_ns, shared_ns)
         return Flow(
             latency_ns=work.latency_ns * share / speed,
-            cap=cap,
-            weight=launch.weight * min(cap, 1.0) * _slack(work, unhindered_ns=max(own_ns, shared_ns) / share),
+            cap=1.0 / unhindered_ns if unhindered_ns > 0 else math.inf,
+            weight=launch.weight * _slack(work) / (own_ns or shared_ns or 1.0),
             uses=uses,
             goal=1,
             ended=lambda flow: self._reached_goal(cohort, flow),
@@ -486,13 +498,16 @@ class Sms:
         return min(launch.pieces, max(cohort.reported + 1, math.ceil(stop / launch.kernel.ctas)))
 
     def _waves_ahead(self, cohort: Cohort) -> int:
-        """Waves that the cohort may run before anyone must look, taken off the queue."""
+        """Waves that the cohort may run before anyone must look, taken off the queue.
+
+        Never the last CTAs: when they are handed out, those behind may come in.
+        """
         launch = cohort.launch
         if not launch.queue or launch.queue[0][1:] != (cohort.work, cohort.part):
             return 1
         if any(self._is_waiting_before(other, cohort) for other in self._launches):
             return 1
-        waiting = launch.queue[0][0]
+        waiting = launch.queue[0][0] - 1
         if len(launch.cohorts) > 1:  # the others draw from the queue too: half of one's share at a time
             together = sum(other.ctas for other in launch.cohorts)
             waiting = waiting * cohort.ctas // (2 * together)
@@ -535,12 +550,13 @@ def _hbm_factor(kernel: KernelCost, *, l2_nbytes: int, filling: float) -> float:
     return 1.0 + missing * max(0.0, kernel.l2_nbytes / kernel.hbm_nbytes - 1.0)
 
 
-def _slack(work: CtaWork, *, unhindered_ns: float) -> float:
-    """How much more a CTA can have in flight than it needs, which it does when memory gets slow.
+def _slack(work: CtaWork) -> float:
+    """How many times what it needs a CTA can have in flight: what it puts in when memory gets slow.
 
-    Little's law: bytes in flight are bandwidth times latency; ``least_ns`` is the time with all in flight.
+    Little's law: bytes in flight are bandwidth times latency, and ``least_ns`` is the time of a body with all
+    in flight that ever are; one whose arithmetic takes longer needs less.
     """
-    return min(MOST_SLACK, max(1.0, unhindered_ns / work.least_ns)) if work.least_ns > 0 else MOST_SLACK
+    return min(MOST_SLACK, max(1.0, work.sm_ns / work.least_ns)) if work.least_ns > 0 else MOST_SLACK
 
 
 def _allows(class_: SmClass, launch: Launch) -> bool:

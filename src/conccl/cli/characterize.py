@@ -1,0 +1,106 @@
+"""`conccl characterize`: what each strategy brings pairs of computation and communication."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from conccl.cli.output import Format, write_json, write_text
+
+if TYPE_CHECKING:
+    from conccl.bench.results import Characterization
+    from conccl.bench.sweep import Variation
+    from conccl.workloads.pairs import PairFile
+
+DEFAULT_STRATEGIES = "serial,baseline,prioritized,partitioned,prioritized_partitioned,ce,ce_trimmed"
+
+
+def characterize(
+    what: Annotated[str, typer.Argument(metavar="PAIRS.json", help="Pairs: see `docs/characterize.md`.")],
+    *,
+    device: Annotated[str, typer.Option("--device", help="A device by name, or a TOML file.")],
+    gpus: Annotated[int, typer.Option("--gpus", min=1, help="GPUs that communicate.")] = 8,
+    executor: Annotated[str, typer.Option("--executor", help="sim or gpu.")] = "sim",
+    strategies: Annotated[
+        str, typer.Option("--strategies", help="Names, with commas; partitioned:16 sets a size.")
+    ] = DEFAULT_STRATEGIES,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", help="Folder for samples and results; an interrupted sweep goes on there."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a number: device.FIELD=VALUE; may be repeated.")
+    ] = None,
+    vary: Annotated[
+        list[str] | None, typer.Option("--vary", help="Several values in turn: device.FIELD=V1,V2,...")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; as many as pay.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TABLE,
+) -> None:
+    """Measure or simulate pairs alone and together, by every strategy, and say how much of ideal is left."""
+    from conccl.bench.characterize import strategies_of  # noqa: PLC0415
+    from conccl.bench.sweep import Sweep, variations  # noqa: PLC0415
+    from conccl.costs.catalogue import load_device, with_fields  # noqa: PLC0415
+    from conccl.costs.fields import parse_settings, parse_variations  # noqa: PLC0415
+    from conccl.workloads.pairs import read_pairs  # noqa: PLC0415
+
+    on = with_fields(load_device(device), parse_settings(tuple(settings or ())))
+    devices = variations(on, parse_variations(tuple(vary or ())))
+    chosen = strategies_of([name for name in strategies.split(",") if name.strip()])
+    file = read_pairs(Path(what))
+    sweep = Sweep(executor=executor, gpus=gpus, strategies=chosen, folder=output, jobs=jobs)
+    found: list[tuple[Variation, Characterization]] = []
+    with _progress(len(file.pairs) * len(devices)) as done:
+        for variation in devices:
+            found.append((variation, sweep.run(variation, file.pairs, done=done)))  # noqa: PERF401
+    _print(found, file, form=form, output=output)
+    if file.unreadable or any(one.skipped or one.failures() for _, one in found):
+        raise typer.Exit(2)
+
+
+def _print(
+    found: list[tuple[Variation, Characterization]], file: PairFile, *, form: Format, output: Path | None
+) -> None:
+    from conccl.report.characterization import document, render_characterization  # noqa: PLC0415
+
+    unreadable = [{"source": one.place, "reason": one.reason} for one in file.unreadable]
+    documents = [{"set": dict(variation.changes), **document(one)} for variation, one in found]
+    for each in documents:
+        each["skipped"] = unreadable + each["skipped"]
+    whole = {"schema": "conccl.characterize/1", **documents[0]}
+    if len(documents) > 1:
+        whole["variations"] = documents
+    if output is not None:
+        write_text(output / "characterize.json", json.dumps(whole, indent=1) + "\n")
+    if form is Format.JSON:
+        write_json(whole)
+        return
+    from rich.console import Console  # noqa: PLC0415
+
+    console = Console()
+    for variation, one in found:
+        if variation.name:
+            console.print(variation.name, style="bold", highlight=False)
+        console.print(render_characterization(one))
+    for entry in unreadable:
+        typer.echo(f"conccl: {entry['source']}: {entry['reason']}", err=True)
+
+
+@contextlib.contextmanager
+def _progress(total: int) -> Iterator[Callable[[], None]]:
+    """A bar on standard error where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("pairs", total=total)
+        yield lambda: progress.advance(bar)
