@@ -10,8 +10,9 @@ from typing import Any, NoReturn
 
 import conccl
 from conccl.advise.analysis import Analysis, RulesUsed
+from conccl.advise.cautions import spans
 from conccl.advise.drawing import ROWS_DRAWN
-from conccl.advise.join import join, spans
+from conccl.advise.join import join
 from conccl.advise.rank import IsolatedTimes, RankFindings, RankOptions, analyze_rank
 from conccl.advise.workers import Died, cpus, spread
 from conccl.core.errors import InputError, TraceError

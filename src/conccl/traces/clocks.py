@@ -35,6 +35,11 @@ def check_clocks(ranks: Sequence[RankCalls], matches: Matches, /) -> ClockCheck 
     return ClockCheck(matched=len(spread), end_spread_ns=apart, offsets_ns=offsets, residual_ns=residual)
 
 
+def clocks_agree(clock: ClockCheck | None, /) -> bool:
+    """Whether times of different ranks may be compared, after the offsets."""
+    return clock is not None and clock.residual_ns <= SHARED_CLOCK_NS
+
+
 def _ends(calls: RankCalls, numbers: npt.NDArray[np.intp], /) -> tuple[npt.NDArray[np.intp], Times]:
     together = np.array([label.synchronises for label in calls.labels], dtype=np.bool_)
     rows = np.flatnonzero((numbers >= 0) & together[calls.label]) if len(calls) else np.empty(0, np.intp)
