@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import sys
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from conccl.core.errors import ConcclError
 from conccl.core.ops import Collective, CollectiveKind, DType, Op
+from conccl.costs.rows import ops_of_row
 
 SPLIT = 3
 """One row in so many is kept from the fit."""
 
+MEASURED = Path(__file__).parent / "data" / "h200-sxm" / "2026-11-30"
+
+UNSEEN_FAMILIES = frozenset(
+    {"gpt3-13b", "qwen2.5-7b", "llama3-70b-tp8", "t5", "vit-l", "lstm", "gpt2-xl", "random"}
+)
+"""Models (and random sizes) none of whose GEMMs a fit sees."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """An op, what it took, and where it belongs."""
+    """What was run, what it took, and where it belongs."""
 
-    op: Op
+    ops: tuple[Op, ...]
     us: float
     family: str
     unseen: bool
     """Whether the fit must not look at it."""
+    kernels: tuple[str, ...] = ()
+    """Names of what ran."""
+
+    @property
+    def op(self) -> Op:
+        """The first op: for those that are one."""
+        return self.ops[0]
 
 
 def reference(path: str, /) -> Path:
@@ -58,11 +77,13 @@ def collectives(table: str, /) -> list[Measured]:
         nbytes = row["message_size"] * (2 if half else 1)
         found.append(
             Measured(
-                op=Collective(
-                    kind=_TABLE_KINDS[row["op_name"]],
-                    nbytes=nbytes,
-                    ranks=row["num_gpus"],
-                    dtype=DType.FP16 if half else DType.INT8,
+                ops=(
+                    Collective(
+                        kind=_TABLE_KINDS[row["op_name"]],
+                        nbytes=nbytes,
+                        ranks=row["num_gpus"],
+                        dtype=DType.FP16 if half else DType.INT8,
+                    ),
                 ),
                 us=row["latency"] * 1e3,
                 family=f"{row['op_name']} {row['nccl_dtype']}",
@@ -72,7 +93,46 @@ def collectives(table: str, /) -> list[Measured]:
     return found
 
 
-def errors(rows: list[Measured], predicted_us: list[float]) -> dict[str, Any]:
+def measured(name: str, /) -> list[Measured]:
+    """Rows measured on the H200 by `benchmarks/measure`: gemm, ops, sustained."""
+    document = json.loads(gzip.decompress((MEASURED / f"{name}.json.gz").read_bytes()))
+    return [found for row in document["rows"] if (found := _measured(row)) is not None]
+
+
+def reference_rows(name: str, /) -> list[Measured]:
+    """Rows of the reference data (h200/gemm.json, h200/ops.json), which no fit sees."""
+    rows = json.loads(reference(f"h200/{name}.json").read_text())
+    return [found for row in rows if (found := _measured(row, unseen=True)) is not None]
+
+
+def _measured(row: dict[str, Any], *, unseen: bool | None = None) -> Measured | None:
+    """A row as its ops; rows that compare ways to call a GEMM are left out."""
+    if row.get("op") == "gather" and "taken" in row:
+        row = {**row, "op": "gather_rows"}
+    if "way" in row or "error" in row:
+        return None
+    try:
+        ops = ops_of_row(row)
+    except ConcclError:
+        return None
+    family = row.get("family") or row.get("op", "gemm")
+    if unseen is None:
+        sizes = {
+            key: row[key]
+            for key in sorted(row)
+            if isinstance(row[key], (int, str, bool)) and key not in _RESULTS
+        }
+        unseen = family in UNSEEN_FAMILIES or drawn(sizes)
+    names = tuple(kernel[0] for kernel in row.get("kernels", ()))
+    return Measured(ops=ops, us=row["us"], family=family, unseen=unseen, kernels=names)
+
+
+_RESULTS = frozenset(
+    {"us", "us_min", "us_max", "us_first", "sets", "calls", "replays", "timed", "held_ms", "section"}
+)
+
+
+def errors(rows: Sequence[Measured], predicted_us: Sequence[float]) -> dict[str, Any]:
     """Mean absolute relative error in percent of all, and of each family."""
     by_family: dict[str, list[float]] = {}
     for row, us in zip(rows, predicted_us, strict=True):

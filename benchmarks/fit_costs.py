@@ -15,9 +15,11 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from conccl.core.hardware import Device
+from conccl.core.ops import Gemm
 from conccl.costs.catalogue import FOLDER, load_device, with_fields
 from conccl.costs.collective import PROTOCOLS, collective_cost
 from conccl.costs.constants import CONSTANTS, constant
+from conccl.costs.gemm import family_of, gemm_ns
 
 MARK = "# Fitted constants: written by benchmarks/fit_costs.py, one model a section.\n"
 
@@ -25,7 +27,14 @@ Predict = Callable[[Device], np.ndarray]
 
 
 def fitted(
-    device: Device, names: Sequence[str], *, predict: Predict, measured_us: np.ndarray, weights: np.ndarray
+    device: Device,
+    names: Sequence[str],
+    *,
+    predict: Predict,
+    measured_us: np.ndarray,
+    weights: np.ndarray,
+    step: float = 1e-3,
+    most: int | None = None,
 ) -> dict[str, float]:
     """Constants that bring predictions closest to the measured times, in relative terms, outliers damped."""
     start = np.log([max(constant(device, name), 1e-9) for name in names])
@@ -41,7 +50,8 @@ def fitted(
         bounds=(low, high),
         loss="soft_l1",
         f_scale=0.05,
-        diff_step=1e-3,
+        diff_step=step,
+        max_nfev=most,
     )
     return dict(zip(names, (float(f"{value:.5g}") for value in np.exp(found.x)), strict=True))
 
@@ -93,11 +103,79 @@ def fit_collectives(device: Device) -> None:
     written(FOLDER / f"{device.name}.toml", "collective", constants, source=source)
 
 
+GEMM_EVERY = [
+    f"gemm.{name}"
+    for name in (
+        *("start_ns", "first_ns", "store_share", "cache_share", "written_part", "paired_epilogue"),
+        *("other_epilogue", "mix", "split_ns", "split_share", "burst_share", "sustained_ns", "odd_tile"),
+    )
+]
+
+
+def gemm_family_names(family: str) -> list[str]:
+    return [f"gemm.{family}.{name}" for name in ("rate_share", "step_ns", "latency_ns", "hbm_share")]
+
+
+def fit_gemm(device: Device) -> None:
+    """All constants on aligned GEMMs, bursts and a few under sustained load, then each other family's own."""
+    bursts = cost_data.measured("gemm")
+    sustained = [row for row in cost_data.measured("sustained") if isinstance(row.op, Gemm)]
+    seen = [row for row in bursts if not row.unseen]
+    seen_sustained = [row for row in sustained if not row.unseen]
+    constants: dict[str, float] = {}
+    for family in ("aligned", "tf32", "narrow", "scalar", "turned", "vector"):
+        rows = [row for row in seen if family_of(row.op, device) == family]
+        weights = [1.0] * len(rows)
+        names = gemm_family_names(family)
+        if family == "aligned":
+            rows += seen_sustained
+            weights += [SUSTAINED_WEIGHT] * len(seen_sustained)
+            names = GEMM_EVERY + names
+        found = _fit_rows(device, names, rows, weights)
+        constants |= found
+        device = with_constants(device, list(found), list(found.values()))
+        print(family, {name: round(value, 4) for name, value in found.items()}, flush=True)
+    for title, rows in (
+        ("bursts, seen", seen),
+        ("bursts, unseen", [row for row in bursts if row.unseen]),
+        ("sustained", sustained),
+    ):
+        print(title, cost_data.errors(rows, gemm_ns([row.op for row in rows], device) / 1e3))
+    unseen = [row for row in bursts if row.unseen]
+    constants["gemm.uncertainty"] = round(
+        cost_data.errors(unseen, gemm_ns([row.op for row in unseen], device) / 1e3)["mape"] / 100, 3
+    )
+    written(FOLDER / f"{device.name}.toml", "gemm", constants, source=_source("gemm and sustained"))
+
+
+SUSTAINED_WEIGHT = 1.5
+"""How much a row under sustained load counts beside a burst; models lie between the two."""
+
+
+def _fit_rows(
+    device: Device, names: Sequence[str], rows: Sequence[cost_data.Measured], weights: Sequence[float]
+) -> dict[str, float]:
+    ops = [row.op for row in rows]
+    return fitted(
+        device,
+        names,
+        predict=lambda candidate: gemm_ns(ops, candidate) / 1e3,
+        measured_us=np.array([row.us for row in rows]),
+        weights=np.array(weights),
+        step=1e-2,
+        most=20,
+    )
+
+
+def _source(files: str) -> str:
+    return f"fit {today()} on own measurements of 2026-11-30 ({files} rows in benchmarks/data/h200-sxm)"
+
+
 def today() -> str:
     return dt.date.today().isoformat()
 
 
-FITS = {"collectives": fit_collectives}
+FITS = {"collectives": fit_collectives, "gemm": fit_gemm}
 
 
 def main() -> None:

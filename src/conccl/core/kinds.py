@@ -117,7 +117,9 @@ class Access(enum.StrEnum):
     CASTING = "casting"
     """Dense, but the element types differ: one element a load."""
     STRIDED = "strided"
-    """Some tensor is broadcast, transposed or sliced: offsets are computed for each element."""
+    """Some tensor is broadcast or sliced: offsets are computed for each element; neighbours stay so."""
+    TRANSPOSED = "transposed"
+    """Neighbours in one tensor lie apart in another: every element is an access of its own."""
 
 
 class RecurrentKind(enum.StrEnum):

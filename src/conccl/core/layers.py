@@ -214,6 +214,36 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForEach:
+    """One elementwise operation over many tensors by few kernels (torch._foreach_*, a fused optimizer)."""
+
+    name: str
+    numel: int
+    """Elements of all tensors of one list."""
+    tensors: int
+    """Tensors of one list."""
+    reads: int
+    """Lists read."""
+    writes: int
+    """Lists written; 0: a norm, which writes a number a tensor."""
+    dtype: DType = DType.FP32
+
+    def __post_init__(self) -> None:
+        require_positive(self, "tensors")
+        require_not_negative(self, "numel", "reads", "writes")
+
+    @property
+    def flops(self) -> int:
+        """One operation for each element read."""
+        return self.reads * self.numel
+
+    @property
+    def nbytes(self) -> int:
+        """Every list once."""
+        return (self.reads + self.writes) * self.numel * self.dtype.nbytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerStep:
     """One update of ``numel`` parameters that lie in so many tensors."""
 

@@ -26,7 +26,7 @@ from conccl.core.kinds import (
     ReduceOp,
     RowwiseKind,
 )
-from conccl.core.layers import Convolution, Gather, OptimizerStep, Order, Pooling, Recurrent
+from conccl.core.layers import Convolution, ForEach, Gather, OptimizerStep, Order, Pooling, Recurrent
 from conccl.core.movement import Collective, Copy, Move, Multicast, Reduce, Region, Signal, Swap
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "Copy",
     "DType",
     "Elementwise",
+    "ForEach",
     "Fusion",
     "Gather",
     "Gemm",
@@ -262,6 +263,7 @@ Compute = (
     | Gather
     | Pooling
     | Order
+    | ForEach
     | OptimizerStep
 )
 Communication = Collective | Copy | Move | Multicast | Swap | Reduce | Signal

@@ -168,6 +168,7 @@ def collective_kernels(op: Collective, device: Device, /) -> tuple[KernelCost, .
             ctas_per_sm=1,
             fixed_ns=0.0,
             uncertainty=cost.uncertainty,
+            model="collective",
         ),
     )
 

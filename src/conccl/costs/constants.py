@@ -62,7 +62,142 @@ def _protocols(family: str, /, **defaults: float) -> dict[str, Constant]:
     )
 
 
+_NS = (0.0, 1e6)
+_SHARE = (0.01, 2.0)
+
+
+def _gemm(family: str, /, *, rate: float, step: float, latency: float, hbm: float) -> dict[str, Constant]:
+    """The constants of a family of GEMM kernels."""
+    return _constants(
+        f"gemm.{family}",
+        rate_share=(rate, *_SHARE, "of the peak, on the matrix (or vector) units"),
+        step_ns=(step, *_NS, "the least that a step of the K loop takes"),
+        latency_ns=(latency, *_NS, "memory latency that a tile's stages hide"),
+        hbm_share=(hbm, *_SHARE, "of the bandwidth that the best kernels reach"),
+    )
+
+
+def _stream(
+    kind: str,
+    /,
+    *,
+    start: float = 1050,
+    cta: float = 0.0,
+    step: float = 700,
+    instructions: float = 0.0,
+    hbm: float = 0.97,
+) -> dict[str, Constant]:
+    """The constants of a kind of streaming kernel."""
+    return _constants(
+        kind,
+        start_ns=(start, *_NS, "start and end of a kernel"),
+        cta_ns=(cta, *_NS, "of a CTA's time, what uses nothing shared"),
+        step_ns=(step, *_NS, "the least that one of its steps takes"),
+        instructions=(instructions, 0.0, 1e5, "for each element, lanes counted one by one"),
+        hbm_share=(hbm, *_SHARE, "of the bandwidth that the best kernels reach"),
+        uncertainty=(0.2, 0.001, 10.0, "relative error with another device's constants"),
+    )
+
+
+STREAMS: dict[str, dict[str, Constant]] = {
+    kind: _stream(kind, **start)
+    for kind, start in {
+        "contiguous": {},
+        "casting": {"start": 2200.0, "instructions": 93.0},
+        "strided": {"start": 2200.0, "instructions": 80.0},
+        "transposed": {"start": 2200.0, "instructions": 210.0},
+        "dropout": {"start": 1900.0, "instructions": 50.0},
+        "driver_copy": {},
+        "driver_fill": {"start": 900.0},
+        "fill": {"start": 850.0},
+        "reduce_rows": {"cta": 1700.0, "step": 100.0, "instructions": 10.0},
+        "reduce_all": {"start": 3000.0, "cta": 500.0, "step": 300.0, "instructions": 5.0},
+        "reduce_columns": {"start": 1500.0, "cta": 1000.0, "step": 400.0, "instructions": 10.0},
+        "reduce_odd_columns": {"start": 1500.0, "cta": 1000.0, "step": 400.0, "instructions": 10.0},
+        "loss": {"start": 1500.0, "step": 270.0},
+        "gather": {"cta": 300.0},
+        "gather_few": {"start": 1500.0, "step": 350.0},
+        "embedding_backward": {"start": 1500.0, "step": 1200.0},
+        "embedding_sort": {"start": 40_000.0},
+        "embedding_sums": {"start": 3000.0, "cta": 1500.0, "instructions": 40.0},
+        "pool_first": {"instructions": 12.0},
+        "pool_last": {"instructions": 12.0},
+        "pool_backward_first": {"instructions": 25.0},
+        "pool_backward_last": {"instructions": 25.0},
+        "sort_short": {"start": 8000.0, "step": 1500.0, "instructions": 500.0},
+        "sort_long": {"start": 40_000.0, "instructions": 600.0},
+        "topk_short": {"start": 8000.0, "step": 1500.0, "instructions": 300.0},
+        "topk_long": {"start": 40_000.0, "instructions": 200.0},
+        "scan_short": {"start": 3000.0, "step": 1000.0, "instructions": 50.0},
+        "scan_long": {"start": 3000.0, "step": 700.0, "instructions": 50.0},
+        "multi_tensor": {"start": 1200.0, "step": 950.0},
+        "gemv": {"start": 1200.0, "step": 300.0},
+        "joined": {"start": 2000.0, "instructions": 136.0},
+        "layer_norm": {"start": 1000.0, "cta": 2200.0, "step": 500.0, "hbm": 0.8},
+        "rms_norm": {"start": 1000.0, "cta": 1200.0, "step": 400.0, "hbm": 0.8},
+        "moments": {"cta": 3000.0, "step": 500.0},
+        "norm_apply": {"cta": 1000.0, "step": 200.0},
+        "norm_backward": {"cta": 1600.0, "step": 500.0, "hbm": 0.8},
+        "layer_weight_backward": {"step": 900.0},
+        "rms_weight_backward": {"step": 700.0},
+        "softmax_warp": {"step": 100.0, "instructions": 50.0},
+        "softmax_warp_backward": {"step": 60.0, "instructions": 60.0},
+        "softmax_registers": {"cta": 300.0, "step": 900.0},
+        "softmax_shared": {"cta": 2400.0, "step": 3000.0},
+        "softmax_long": {"cta": 4000.0, "step": 1000.0, "hbm": 0.8},
+        "softmax_backward": {"cta": 1000.0, "step": 300.0},
+        "softmax_backward_long": {"cta": 1000.0, "step": 600.0, "hbm": 0.7},
+        "batch_statistics_first": {"step": 430.0},
+        "batch_statistics_last": {"start": 3000.0, "step": 100.0},
+        "batch_apply_first": {"step": 100.0},
+        "batch_apply_last": {"step": 100.0},
+        "batch_whole_first": {"step": 250.0},
+        "batch_whole_last": {"start": 3000.0, "step": 50.0},
+        "batch_backward_first": {"step": 850.0},
+        "batch_backward_last": {"start": 3000.0, "step": 100.0},
+        "batch_reduce_last": {"start": 3000.0, "step": 50.0},
+        "batch_gradient_last": {"step": 50.0},
+        "group_moments": {"cta": 2000.0, "step": 300.0},
+        "group_reduce": {"cta": 2000.0, "step": 300.0},
+    }.items()
+}
+"""Kinds of streaming kernels, with the constants of each."""
+
+
 CONSTANTS: dict[str, Constant] = {
+    **_constants(
+        "copy",
+        host_ns=(1800, *_NS, "to start a copy to or from the host, and to end it"),
+        peer_ns=(1800, *_NS, "the same to or from a peer"),
+        uncertainty=(0.15, 0.001, 10.0, "relative error with another device's constants"),
+    ),
+    "stream.busy_ns": Constant(start=700, low=0.0, high=1e5, meaning="until HBM is busy, where it will be"),
+    **{name: constant for kind in STREAMS.values() for name, constant in kind.items()},
+    **_gemm("aligned", rate=0.94, step=104, latency=785, hbm=0.98),
+    **_gemm("tf32", rate=0.85, step=104, latency=785, hbm=0.9),
+    **_gemm("narrow", rate=0.28, step=200, latency=785, hbm=0.8),
+    **_gemm("scalar", rate=0.15, step=300, latency=785, hbm=0.7),
+    **_gemm("turned", rate=0.17, step=300, latency=785, hbm=0.7),
+    **_gemm("vector", rate=0.8, step=300, latency=785, hbm=0.8),
+    **_constants(
+        "gemm",
+        start_ns=(2180, *_NS, "start and end of a kernel, first loads included"),
+        first_ns=(1000, *_NS, "until HBM is busy"),
+        store_share=(0.44, *_SHARE, "of an SM's part of the L2 bandwidth, while it writes a tile"),
+        l2_share=(1.9, *_SHARE, "of the L2 bandwidth, multicast within clusters included"),
+        cache_share=(0.8, 0.4, 2.0, "of L2 within which operands are read from HBM once"),
+        written_part=(0.27, 0.0, 2.0, "of the output's bytes that HBM traffic waits for"),
+        paired_epilogue=(0.48, 0.0, 1.0, "of a tile's epilogue that the next one of a pair does not hide"),
+        other_epilogue=(0.39, 0.0, 1.0, "the same where warpgroups take tiles in turn"),
+        mix=(3.7, 1.0, 20.0, "exponent by which compute and HBM time add up"),
+        split_ns=(1470, *_NS, "kernel that adds the parts of a split K loop"),
+        split_share=(0.5, *_SHARE, "of the HBM bandwidth that it reaches"),
+        burst_share=(0.88, *_SHARE, "of the peak that short kernels reach within the power limit"),
+        sustained_share=(0.69, *_SHARE, "the same of long ones"),
+        sustained_ns=(2e6, 1e3, 1e9, "how long a kernel is that lies between the two"),
+        odd_tile=(0.02, 0.001, 1.0, "what a tile that is no multiple of 64 must gain to be chosen"),
+        uncertainty=(0.15, 0.001, 10.0, "relative error with another device's constants"),
+    ),
     **_protocols(
         "ring",
         ll_cycles=7900,

@@ -105,6 +105,8 @@ class KernelCost:
     """Duration alone on the device, as a profiler shows it: the gap to the next kernel is not in it."""
     uncertainty: float
     """Relative error to expect of the isolated time: the mean on shapes that the fit has not seen."""
+    model: str = ""
+    """Whose constants it is made of: "contiguous", "gemm", "collective" ..."""
     l2_footprint_nbytes: float = 0.0
     """What must stay in L2 for the HBM traffic to be no more than stated (at most the L2 traffic)."""
     cluster: int = 1
@@ -225,6 +227,7 @@ def kernel_cost(
     footprint: Footprint,
     fixed_ns: float,
     uncertainty: float,
+    model: str = "",
     ctas_per_sm: int | None = None,
     l2_footprint_nbytes: float = 0.0,
     cluster: int = 1,
@@ -242,6 +245,22 @@ def kernel_cost(
         fixed_ns=fixed_ns,
         isolated_ns=max(1, round(fixed_ns + body_ns)),
         uncertainty=uncertainty,
+        model=model,
         l2_footprint_nbytes=l2_footprint_nbytes,
         cluster=cluster,
     )
+
+
+def least_ns_for(body_ns: float, /, *, count: int, slots: int, memory_ns: float) -> float:
+    """The least time of each of ``count`` equal CTAs with which all of them take ``body_ns`` in waves.
+
+    ``memory_ns`` is what their HBM traffic takes together; it must not be above ``body_ns``. In full waves it
+    may be the memory that sets the pace, so that the last wave is left the rest.
+    """
+    full, rest = divmod(count, slots)
+    rounds = full + (1 if rest else 0)
+    even = body_ns / rounds
+    wave_ns = memory_ns * min(slots, count) / count
+    if even >= wave_ns or not rest:
+        return even
+    return max(body_ns - full * wave_ns, 0.0)

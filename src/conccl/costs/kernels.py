@@ -8,7 +8,7 @@ A model is a function from op and device to kernels. To add one for an op of you
     def my_scan(op: MyScan, device: Device) -> tuple[KernelCost, ...]:
         ctas = -(-op.numel // 1024)
         stream = Stream(read_nbytes=4 * op.numel, written_nbytes=4 * op.numel, ctas=ctas, threads=256)
-        return (streaming_kernel("my_scan", stream, device, model="elementwise"),)
+        return (streaming_kernel("contiguous", stream, device, name="my_scan"),)
 
     register(MyScan, my_scan)
 
@@ -23,13 +23,50 @@ from typing import Any
 
 from conccl.core.errors import UnknownNameError
 from conccl.core.hardware import Device
-from conccl.core.ops import Collective
+from conccl.core.ops import (
+    Collective,
+    Copy,
+    Elementwise,
+    ForEach,
+    Gather,
+    Gemm,
+    GroupedGemm,
+    Move,
+    OptimizerStep,
+    Order,
+    Pooling,
+    Reduce,
+    Reduction,
+    Rowwise,
+)
 from conccl.costs.collective import collective_kernels
+from conccl.costs.copies import copy_kernels, move_kernels, reduce_kernels
+from conccl.costs.elementwise import elementwise_kernels
+from conccl.costs.embedding import gather_kernels
+from conccl.costs.gemm import gemm_kernels, grouped_gemm_kernels
 from conccl.costs.kernel import KernelCost
+from conccl.costs.optimizer import foreach_kernels, optimizer_kernels
+from conccl.costs.order import order_kernels
+from conccl.costs.pooling import pooling_kernels
+from conccl.costs.reduction import reduction_kernels
+from conccl.costs.rowwise import rowwise_kernels
 
 Model = Callable[[Any, Device], tuple[KernelCost, ...]]
 
 MODELS: dict[type, Model] = {
+    Gemm: gemm_kernels,
+    GroupedGemm: grouped_gemm_kernels,
+    Elementwise: elementwise_kernels,
+    Rowwise: rowwise_kernels,
+    Reduction: reduction_kernels,
+    Gather: gather_kernels,
+    Pooling: pooling_kernels,
+    Order: order_kernels,
+    ForEach: foreach_kernels,
+    OptimizerStep: optimizer_kernels,
+    Copy: copy_kernels,
+    Move: move_kernels,
+    Reduce: reduce_kernels,
     Collective: collective_kernels,
 }
 """Op type -> its model."""

@@ -7,6 +7,7 @@ from conccl.core.ops import (
     Copy,
     DType,
     Elementwise,
+    ForEach,
     Fusion,
     Gather,
     Memory,
@@ -14,7 +15,6 @@ from conccl.core.ops import (
     OptimizerKind,
     OptimizerStep,
     Pass,
-    Reduction,
 )
 from conccl.costs.rows.row import Maker, Row
 
@@ -62,18 +62,18 @@ def _dropout(row: Row) -> tuple[Op, ...]:
 
 
 def _masked(row: Row) -> tuple[Op, ...]:
-    """A boolean tensor beside one or two of values."""
+    """A boolean tensor beside one or two of values; masked_fill copies its values first."""
     numel, size = row.count("numel"), row.dtype.nbytes
     tensors = 2 if row.name == "where" else 1
-    return (
-        Elementwise(
-            name=row.name,
-            read_nbytes=numel * (tensors * size + 1),
-            written_nbytes=numel * size,
-            numel=numel,
-            access=Access.CASTING,
-        ),
+    masked = Elementwise(
+        name=row.name,
+        read_nbytes=numel * (tensors * size + 1),
+        written_nbytes=numel * size,
+        numel=numel,
     )
+    if row.name == "where":
+        return (masked,)
+    return (elementwise("copy", numel, reads=1, dtype=row.dtype), masked)
 
 
 def _compare(row: Row) -> tuple[Op, ...]:
@@ -90,13 +90,14 @@ def _compare(row: Row) -> tuple[Op, ...]:
 
 def _cast(row: Row) -> tuple[Op, ...]:
     numel, to = row.count("numel"), row.choice("to", DType, DType.FP32)
+    narrowing = row.dtype is DType.FP32 and to in (DType.BF16, DType.FP16)  # has vector loads of its own
     return (
         Elementwise(
             name="cast",
             read_nbytes=numel * row.dtype.nbytes,
             written_nbytes=numel * to.nbytes,
             numel=numel,
-            access=Access.CASTING,
+            access=Access.CONTIGUOUS if narrowing else Access.CASTING,
         ),
     )
 
@@ -129,9 +130,14 @@ def _moved(row: Row) -> tuple[Op, ...]:
     else:
         numel = row.count("n") * row.count("c") * row.count("h") * row.count("w")
     nbytes = numel * row.dtype.nbytes
+    apart = row.name in ("transpose", "to_channels_last", "from_channels_last")
     return (
         Elementwise(
-            name=row.name, read_nbytes=nbytes, written_nbytes=nbytes, numel=numel, access=Access.STRIDED
+            name=row.name,
+            read_nbytes=nbytes,
+            written_nbytes=nbytes,
+            numel=numel,
+            access=Access.TRANSPOSED if apart else Access.STRIDED,
         ),
     )
 
@@ -147,7 +153,7 @@ def _rotate(row: Row) -> tuple[Op, ...]:
         numel=numel // 2,
         access=Access.STRIDED,
     )
-    return (half, _joined(nbytes, numel))
+    return (half, _joined(nbytes, numel, access=Access.STRIDED))
 
 
 def _cat(row: Row) -> tuple[Op, ...]:
@@ -155,10 +161,8 @@ def _cat(row: Row) -> tuple[Op, ...]:
     return (_joined(numel * row.dtype.nbytes, numel),)
 
 
-def _joined(nbytes: int, numel: int) -> Elementwise:
-    return Elementwise(
-        name="cat", read_nbytes=nbytes, written_nbytes=nbytes, numel=numel, access=Access.STRIDED
-    )
+def _joined(nbytes: int, numel: int, *, access: Access = Access.CONTIGUOUS) -> Elementwise:
+    return Elementwise(name="cat", read_nbytes=nbytes, written_nbytes=nbytes, numel=numel, access=access)
 
 
 def _embedding(row: Row) -> tuple[Op, ...]:
@@ -174,14 +178,19 @@ def _embedding(row: Row) -> tuple[Op, ...]:
 
 
 def _indexed(row: Row) -> tuple[Op, ...]:
-    backward = row.name in ("index_add", "scatter_add", "index_put")
+    """Rows by number; writes by number and element-wise gathers touch every element for itself."""
+    rows, cols, taken = row.count("rows"), row.count("cols"), row.count("taken")
+    if row.name in ("index_select", "index"):
+        return (Gather(rows=taken, cols=cols, table_rows=rows, dtype=row.dtype),)
+    nbytes = taken * cols * row.dtype.nbytes
+    reads = 1 if row.name == "index_put" else 2
     return (
-        Gather(
-            rows=row.count("taken"),
-            cols=row.count("cols"),
-            table_rows=row.count("rows"),
-            direction=Pass.BACKWARD if backward else Pass.FORWARD,
-            dtype=row.dtype,
+        Elementwise(
+            name=row.name,
+            read_nbytes=reads * nbytes,
+            written_nbytes=nbytes,
+            numel=taken * cols,
+            access=Access.STRIDED if row.name in ("index_put", "gather_rows") else Access.TRANSPOSED,
         ),
     )
 
@@ -193,19 +202,22 @@ _FOREACH = {
     "foreach_sqrt": (1, 1),
     "foreach_addcdiv": (3, 1),
     "foreach_add": (2, 1),
+    "foreach_norm": (1, 0),
 }
 """Tensors read and written by one kernel over many tensors."""
 
 
 def _foreach(row: Row) -> tuple[Op, ...]:
     reads, writes = _FOREACH[row.name]
-    return (elementwise(row.name, row.count("numel"), reads=reads, writes=writes, dtype=row.dtype),)
-
-
-def _foreach_norm(row: Row) -> tuple[Op, ...]:
-    tensors = row.count("tensors")
     return (
-        Reduction(outer=tensors, reduced=-(-row.count("numel") // tensors), dtype=row.dtype, name="norm"),
+        ForEach(
+            name=row.name,
+            numel=row.count("numel"),
+            tensors=row.count("tensors"),
+            reads=reads,
+            writes=writes,
+            dtype=row.dtype,
+        ),
     )
 
 
@@ -263,7 +275,6 @@ POINTWISE: dict[str, Maker] = {
         ("index_select", "index", "gather_rows", "index_add", "scatter_add", "index_put"), _indexed
     ),
     **dict.fromkeys(_FOREACH, _foreach),
-    "foreach_norm": _foreach_norm,
     "fused_adamw": _fused_adamw,
     **dict.fromkeys(_COPIES, _copied),
     "memset": _memset,

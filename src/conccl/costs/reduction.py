@@ -1,0 +1,87 @@
+"""Sums and their like along one dimension, as PyTorch's reduce_kernel lays them out."""
+
+from __future__ import annotations
+
+from conccl.core.hardware import Device
+from conccl.core.ops import Reduction
+from conccl.costs.kernel import KernelCost
+from conccl.costs.streaming import Stream, streaming_kernel
+
+EFFORT = {"var": 2.1, "std": 2.1, "argmax": 2.1, "argmin": 2.1, "max": 2.1, "min": 2.1, "norm": 1.1}
+"""Instructions over those of a sum: with a running mean, or with places (measured, 2026-11-30)."""
+
+MOST_CTAS = 2112
+"""CTAs that a reduction down columns is spread over: 16 an SM on the H200."""
+
+
+def reduction_kernels(op: Reduction, device: Device, /) -> tuple[KernelCost, ...]:
+    """One kernel; where few results are left, CTAs share them and a counter is cleared first."""
+    if op.name == "nll_loss":
+        return (_whole_in_one(op, device),)
+    if op.inner > 1:
+        return _down_columns(op, device)
+    if op.outer < device.sm_count and op.reduced >= 16_384:
+        return _shared(op, device)
+    return (_along_rows(op, device),)
+
+
+def _stream(op: Reduction, *, ctas: int, threads: int, steps: float) -> Stream:
+    effort = EFFORT.get(op.name, 1.0)
+    elements = op.outer * op.reduced * op.inner
+    return Stream(
+        read_nbytes=elements * op.dtype.nbytes,
+        written_nbytes=op.outer * op.inner * op.dtype.nbytes,
+        ctas=ctas,
+        threads=threads,
+        elements=elements * effort,
+        steps=max(1.0, steps * effort),
+    )
+
+
+def _along_rows(op: Reduction, device: Device) -> KernelCost:
+    """A warp or more for each row, 512 threads a CTA."""
+    rows_of_cta = 16 if op.reduced <= 8192 else 1
+    threads_of_row = 512 // rows_of_cta
+    stream = _stream(op, ctas=-(-op.outer // rows_of_cta), threads=512, steps=op.reduced / threads_of_row / 4)
+    return streaming_kernel("reduce_rows", stream, device)
+
+
+def _shared(op: Reduction, device: Device) -> tuple[KernelCost, ...]:
+    each = max(1, min(-(-op.reduced // 8192), 8 * device.sm_count // op.outer))
+    stream = _stream(op, ctas=op.outer * each, threads=512, steps=op.reduced / each / 512 / 8)
+    counter = Stream(read_nbytes=0, written_nbytes=4, ctas=1, threads=32)
+    return (
+        streaming_kernel("driver_fill", counter, device, name="memset"),
+        streaming_kernel("reduce_all", stream, device),
+    )
+
+
+def _down_columns(op: Reduction, device: Device) -> tuple[KernelCost, ...]:
+    """Four columns a thread where they divide, else one; long columns are shared among CTAs."""
+    if op.inner % 4:
+        ctas = op.outer * -(-op.inner // 32)
+        stream = _stream(op, ctas=ctas, threads=512, steps=op.reduced / 16 / 4)
+        return (streaming_kernel("reduce_odd_columns", stream, device),)
+    blocks = op.outer * -(-op.inner // 128)
+    values = op.reduced / 4
+    shared = 1
+    if values >= 256 or (blocks < device.sm_count and values >= 64):
+        shared = max(1, min(int(values // 16), MOST_CTAS // blocks))
+    stream = _stream(op, ctas=blocks * shared, threads=128, steps=values / shared / 4)
+    kernel = streaming_kernel("reduce_columns", stream, device)
+    if shared == 1:
+        return (kernel,)
+    counter = Stream(read_nbytes=0, written_nbytes=4, ctas=1, threads=32)
+    return (streaming_kernel("driver_fill", counter, device, name="memset"), kernel)
+
+
+def _whole_in_one(op: Reduction, device: Device) -> KernelCost:
+    """The loss: one CTA over all rows."""
+    stream = Stream(
+        read_nbytes=op.reduced * 32,
+        written_nbytes=4,
+        ctas=1,
+        threads=512,
+        steps=min(op.reduced / 32, 64),
+    )
+    return streaming_kernel("loss", stream, device)
