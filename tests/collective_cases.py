@@ -95,7 +95,7 @@ def cases(draw: st.DrawFn, **limits) -> Case:
         flags=draw(st.sampled_from(Flags)),
         launch=draw(st.sampled_from(Launch)),
         gpus_per_node=draw(st.sampled_from(sizes)),
-        host_staging_nbytes=draw(st.none() | st.sampled_from([32 * 16, 4096])),
+        host_staging_nbytes=draw(st.none() | st.sampled_from([32 * layout.count, 4096])),
     )
     able = [one.name for one in algorithms(layout.kind).values() if one.refusal(layout, transfer) is None]
     return Case(

@@ -207,6 +207,9 @@ def test_bounded_host_memory_makes_turns_of_which_two_are_in_flight():
     assert {one.nbytes for one in plan.buffers if one.memory is Memory.HOST} == {512}
     out = [task for task in of(plan, Move) if task.op.destination.buffer == "host_staging" and task.rank == 0]
     assert [task.op.destination.offset for task in out] == [0, 256, 0, 256]
+    uneven = layout_of(collective(K.SCATTER, nbytes=500, ranks=4), split_nbytes=[0, 0, 0, 500])
+    fits = fragment_of(uneven, algorithm="staged", transfer=Transfer(host_staging_nbytes=512))
+    assert sum(task.op.destination.buffer == "host_staging" for task in of(fits, Move)) == 1
     with pytest.raises(InputError, match="too small for 1 messages in two turns; give at least 32"):
         fragment(collective(), algorithm="staged", transfer=Transfer(host_staging_nbytes=16))
 
@@ -226,6 +229,19 @@ def test_lanes_share_the_sms_that_a_rank_may_occupy():
     assert {task.sms for task in between_ranks(built(K.ALL_GATHER, "ring", engine=Engine.SM, sms=14))} == {14}
     ring = built(K.REDUCE_SCATTER, "ring", engine=Engine.SM, sms=14)
     assert {(task.lane, task.sms) for task in of(ring, Reduce)} == {("communication.sm1", 7)}
+
+
+def test_one_flag_a_lane_stands_for_its_own_turn_and_not_for_later_ones():
+    """Else the third turn would wait for the second, and two would never be in flight."""
+    plan = fragment(
+        Collective(kind=K.SEND, nbytes=4 * 256, ranks=2),
+        algorithm="staged",
+        transfer=Transfer(host_staging_nbytes=512, flags=Flags.PER_LANE),
+    )
+    out = [task for task in of(plan, Move) if task.op.destination.buffer == "host_staging"]
+    into = [task for task in of(plan, Move) if task.op.source.buffer == "host_staging"]
+    assert [one.task for one in out[2].after] == [into[0].id]
+    assert [one.task for one in out[3].after] == [into[1].id]
 
 
 def test_launch_priority_and_lane_are_those_asked_for():

@@ -11,7 +11,7 @@ from conccl.collectives.checker import check, check_hazards
 from conccl.collectives.choose import fragment_of
 from conccl.collectives.finding import Finding, FindingKind, require_ok
 from conccl.collectives.layout import Layout, Window, Windows, layout_of
-from conccl.collectives.transfer import Direction, Embedding, Transfer
+from conccl.collectives.transfer import Direction, Embedding, Flags, Transfer
 from conccl.core.errors import PlanError
 from conccl.core.ops import Collective, CollectiveKind, DType, Move, Reduce, ReduceOp, Region
 from conccl.core.plan import Dependency, Engine, Plan, Task, merged
@@ -53,8 +53,13 @@ def test_nothing_is_wrong_with_what_is_built(case: Case):
 @given(case=cases(most_ranks=6), data=st.data())
 @settings(max_examples=100, deadline=None)
 def test_every_dependency_is_needed(case: Case, data: st.DataObject):
-    """Without it something races, or leaves too early; what other waits imply may be left out."""
-    plan = built(case)
+    """Without it something races, or leaves too early; what other waits imply may be left out.
+
+    Not so where one flag stands for a whole batch: a rank then waits for more than it needs.
+    """
+    transfer = replace(case.transfer, flags=Flags.PER_MOVE)
+    assume(case.algorithm != "b2b")
+    plan = built(replace(case, transfer=transfer))
     waits = [(task, index) for task in plan.tasks for index in range(len(task.after))]
     assume(waits and case.layout.kind is not K.BARRIER)
     task, index = data.draw(st.sampled_from(waits))

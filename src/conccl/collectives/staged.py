@@ -16,6 +16,9 @@ from conccl.collectives.phases import At, keep_own
 from conccl.core.errors import InputError
 from conccl.core.ops import Memory, Region
 
+_GRAIN = 16
+"""Staging is given out, and messages are cut, in multiples of this: the widest element type and more."""
+
 OUT, IN = 0, 1
 """Engines: GPUs have at least one for each direction of the host link."""
 
@@ -27,8 +30,8 @@ Turn = Mapping[tuple[int, int], tuple[int, Region]]
 
 def turns(b: Builder, parcels: Parcels, /) -> Iterator[Turn]:
     """Put parcels into host memory, turn by turn; list what reads them before you take the next."""
-    most = {sender: sum(1 for one, _ in parcels if one == sender) for sender, _ in parcels}
-    pieces = {key: _piece_nbytes(b, region.nbytes, most[key[0]]) for key, region in parcels.items()}
+    parcels = {key: region for key, region in parcels.items() if region.nbytes}
+    pieces = _pieces(b, parcels)
     slots: dict[tuple[int, int], tuple[Region, ...]] = {
         key: tuple(
             b.stage(key[0], piece, memory=Memory.HOST)
@@ -53,18 +56,23 @@ def turns(b: Builder, parcels: Parcels, /) -> Iterator[Turn]:
         number += 1
 
 
-def _piece_nbytes(b: Builder, nbytes: int, parcels: int) -> int:
-    """Bytes of a parcel that pass in one turn: all, or so many that two turns of all parcels fit."""
+def _pieces(b: Builder, parcels: Parcels) -> dict[tuple[int, int], int]:
+    """Bytes of each parcel that pass in one turn: all, or so many that two turns of a sender's fit."""
     limit = b.transfer.host_staging_nbytes
-    if limit is None or -(-nbytes // 16) * 16 * parcels <= limit:
-        return nbytes
-    piece = limit // (2 * parcels) // 16 * 16
-    if piece == 0:
-        raise InputError(
-            f"host staging of {limit} bytes is too small for {parcels} messages in two turns;"
-            f" give at least {32 * parcels}."
-        )
-    return piece
+    sizes: dict[int, list[int]] = {}
+    for (sender, _), region in parcels.items():
+        sizes.setdefault(sender, []).append(-(-region.nbytes // _GRAIN) * _GRAIN)
+    turn = {}
+    for sender, padded in sizes.items():
+        turn[sender] = max(padded)
+        if limit is not None and sum(padded) > limit:
+            turn[sender] = limit // (2 * len(padded)) // _GRAIN * _GRAIN
+            if turn[sender] == 0:
+                raise InputError(
+                    f"host staging of {limit} bytes is too small for {len(padded)} messages in two turns;"
+                    f" give at least {2 * _GRAIN * len(padded)}."
+                )
+    return {key: min(turn[key[0]], region.nbytes) for key, region in parcels.items()}
 
 
 def _everyone(b: Builder) -> range:

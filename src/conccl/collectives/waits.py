@@ -21,6 +21,7 @@ class Waits:
         self._lanes: dict[tuple[int, str], int] = {}
         self._known: list[dict[int, int]] = []
         self._instead: dict[int, int] = {}
+        self._flagged = 0
 
     def lane(self, rank: int, name: str, /) -> int:
         """The number of a rank's lane."""
@@ -44,9 +45,11 @@ class Waits:
         return step
 
     def flag_lanes(self) -> None:
-        """From now on each step so far is known by its lane's last."""
-        last = {lane: step for step, lane in enumerate(self._lane)}
-        self._instead.update((step, last[lane]) for step, lane in enumerate(self._lane))
+        """Each step since the last call is known by the last of its lane from now on."""
+        batch = range(self._flagged, len(self._lane))
+        last = {self._lane[step]: step for step in batch}
+        self._instead.update((step, last[self._lane[step]]) for step in batch)
+        self._flagged = len(self._lane)
 
     def resolve(self, awaited: Iterable[int], after: list[Dependency], /, *, lane: int, part: int) -> None:
         """Add to ``after`` what this part of a task on this lane has to wait for and does not know yet."""
