@@ -12,17 +12,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conccl.cli.output import Format, write_json, write_text
+from conccl.cli.spread import Dp, Ep, Fsdp, Length, PhaseName, Sequences, Tp, workload_of
 
 if TYPE_CHECKING:
     from conccl.bench.results import Characterization
     from conccl.bench.sweep import Variation
     from conccl.workloads.pairs import PairFile
+    from conccl.workloads.steps import Workload
 
 DEFAULT_STRATEGIES = "serial,baseline,prioritized,partitioned,prioritized_partitioned,ce,ce_trimmed"
 
 
 def characterize(
-    what: Annotated[str, typer.Argument(metavar="PAIRS.json", help="Pairs: see `docs/characterize.md`.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL|PAIRS.json", help="A model by name, a Hugging Face configuration, or pairs."
+        ),
+    ],
     *,
     device: Annotated[str, typer.Option("--device", help="A device by name, or a TOML file.")],
     gpus: Annotated[int, typer.Option("--gpus", min=1, help="GPUs that communicate.")] = 8,
@@ -30,6 +37,13 @@ def characterize(
     strategies: Annotated[
         str, typer.Option("--strategies", help="Names, with commas; partitioned:16 sets a size.")
     ] = DEFAULT_STRATEGIES,
+    tp: Tp = 1,
+    ep: Ep = 1,
+    fsdp: Fsdp = 1,
+    dp: Dp = 1,
+    sequences: Sequences = 1,
+    length: Length = 4096,
+    phase: PhaseName = "training",
     output: Annotated[
         Path | None,
         typer.Option("--output", help="Folder for samples and results; an interrupted sweep goes on there."),
@@ -48,12 +62,17 @@ def characterize(
     from conccl.bench.sweep import Sweep, variations  # noqa: PLC0415
     from conccl.costs.catalogue import load_device, with_fields  # noqa: PLC0415
     from conccl.costs.fields import parse_settings, parse_variations  # noqa: PLC0415
-    from conccl.workloads.pairs import read_pairs  # noqa: PLC0415
+    from conccl.workloads.pairs import holds_pairs, read_pairs  # noqa: PLC0415
 
     on = with_fields(load_device(device), parse_settings(tuple(settings or ())))
     devices = variations(on, parse_variations(tuple(vary or ())))
     chosen = strategies_of([name for name in strategies.split(",") if name.strip()])
-    file = read_pairs(Path(what))
+    if holds_pairs(Path(what)):
+        file = read_pairs(Path(what))
+    else:
+        file = _pairs_of_model(
+            workload_of(what, tp=tp, ep=ep, fsdp=fsdp, dp=dp, sequences=sequences, length=length, phase=phase)
+        )
     sweep = Sweep(executor=executor, gpus=gpus, strategies=chosen, folder=output, jobs=jobs)
     found: list[tuple[Variation, Characterization]] = []
     with _progress(len(file.pairs) * len(devices)) as done:
@@ -62,6 +81,13 @@ def characterize(
     _print(found, file, form=form, output=output)
     if file.unreadable or any(one.skipped or one.failures() for _, one in found):
         raise typer.Exit(2)
+
+
+def _pairs_of_model(workload: Workload) -> PairFile:
+    from conccl.workloads.model_pairs import pairs_of_model  # noqa: PLC0415
+    from conccl.workloads.pairs import PairFile  # noqa: PLC0415
+
+    return PairFile(pairs=pairs_of_model(workload))
 
 
 def _print(

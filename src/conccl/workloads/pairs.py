@@ -43,6 +43,17 @@ class PairFile:
     unreadable: tuple[Unreadable, ...] = ()
 
 
+def holds_pairs(path: Path, /) -> bool:
+    """Whether this is meant as a file of pairs: a JSON file that is not a model's configuration."""
+    if path.suffix != ".json":
+        return False
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return True  # reading it again says what is wrong
+    return not (isinstance(document, dict) and "pairs" not in document and "vocab_size" in document)
+
+
 def read_pairs(path: Path, /) -> PairFile:
     """The pairs of a file; an error where it holds no list of them at all."""
     try:
