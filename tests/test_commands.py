@@ -52,7 +52,14 @@ def printed(command: str) -> str:
     }
     command = re.sub(r"^conccl\b", f"{sys.executable} -m conccl", command)
     done = subprocess.run(
-        command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
+        command,
+        shell=True,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     return "\n".join(line.rstrip() for line in (done.stdout + done.stderr).splitlines()) + "\n"
 
