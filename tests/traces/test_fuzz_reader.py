@@ -30,6 +30,8 @@ SEED = text_of(
         kernel("in a graph", 61, 1, correlation=3, device=1),
         gpu_row("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 40, 1, bytes=64, fromDevice=0),
         gpu_row("cuda_sync", "Stream Sync", 41, 1),
+        {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "python"}},
+        {"ph": "i", "s": "g", "name": "Record Window End", "ts": 100},
     ],
     distributedInfo={"rank": 0, "world_size": 2, "pg_config": [{"pg_name": "0", "ranks": [0, 1]}]},
     deviceProperties=[{"id": 0, "name": "GPU", "numSms": 4}],

@@ -1,8 +1,8 @@
 """Decodes JSON arrays of events into batches; what no one asks for becomes an empty shell.
 
 msgspec picks an event's type by its ``cat``, so a category must be known before it can be skipped: the first
-event of a new one stops the decoder, which learns it and starts the array again. Arrays with events that have
-no ``cat``, or anything else unexpected, are decoded by the general type.
+event of a new one stops the decoder, which learns it and starts the array again. Arrays with anything
+unexpected are decoded by the general type.
 """
 
 from __future__ import annotations
@@ -56,21 +56,51 @@ class EventDecoder:
 
     def __init__(self) -> None:
         self._categories = _COMMON
-        self._lenient = False
+        self._lacks_categories = False
 
     def __call__(self, text: Text, /) -> Batch:
         """The wanted events of a JSON array; raises msgspec's errors where the text is not such an array."""
-        while not self._lenient and len(self._categories) < _MOST_CATEGORIES:
+        batch = self._by_category(text)
+        return batch_of(_decode_general(text)) if batch is None else batch
+
+    def _by_category(self, text: Text) -> Batch | None:
+        """The batch; None where only the general type can tell, or say where the text is wrong."""
+        if self._lacks_categories:
+            text = _with_categories(text)
+        while len(self._categories) < _MOST_CATEGORIES:
             decoder, wanted = _decoder(self._categories)
             try:
                 return _batch(decoder.decode(text), wanted)
             except msgspec.ValidationError as error:
                 new = _NEW_CATEGORY.search(str(error))
-                if new is None or new[1] in self._categories:
-                    self._lenient = "`cat`" in str(error)
-                    break
-                self._categories |= {new[1]}
-        return batch_of(_decode_general(text))
+                if new is not None and new[1] not in self._categories:
+                    self._categories |= {new[1]}
+                elif "`cat`" in str(error) and not self._lacks_categories:
+                    self._lacks_categories = True
+                    text = _with_categories(text)
+                else:
+                    return None
+            except (msgspec.DecodeError, RecursionError):
+                return None
+        return None
+
+
+def _with_categories(text: Text) -> bytes:
+    """The text with a category for those events that Kineto writes without: metadata, and instants of old.
+
+    Quotation marks inside strings are escaped, so these are keys and values; in an argument the change does
+    no harm, and an event that has a category elsewhere is then refused, for the general type to read.
+    """
+    text = bytes(text)
+    for plain, categorised in _CATEGORISED:
+        text = text.replace(plain, categorised)
+    return text
+
+
+_CATEGORISED = (
+    (b'"ph": "M"', b'"ph": "M", "cat": "metadata"'),
+    (b'"ph": "i", "s"', b'"ph": "i", "cat": "instant", "s"'),
+)
 
 
 def batch_of(events: Iterable[Event], /) -> Batch:
@@ -106,14 +136,11 @@ def _decoder(categories: frozenset[str]) -> tuple[msgspec.json.Decoder[list[Any]
 
 
 def _batch(events: Sequence[Any], wanted: dict[Any, Category]) -> Batch:
-    by_type: dict[Any, list[Any]] = {kind: [] for kind in wanted}
-    for event in [event for event in events if event.__class__ in wanted]:
-        if event.ph == "X":
-            by_type[event.__class__].append(event)
+    found = [event for event in events if event.__class__ in wanted and event.ph == "X"]
     batch: Batch = {}
-    for kind, found in by_type.items():
-        if found:
-            batch.setdefault(wanted[kind], []).extend(found)
+    for kind in {event.__class__ for event in found}:
+        of_kind = [event for event in found if event.__class__ is kind]
+        batch.setdefault(wanted[kind], []).extend(of_kind)
     return batch
 
 

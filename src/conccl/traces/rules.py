@@ -7,7 +7,6 @@ import functools
 import re
 import tomllib
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -83,7 +82,7 @@ class Rules:
 @functools.cache
 def built_in_rules() -> Rules:
     """The rules that conccl comes with."""
-    text = resources.files("conccl.traces").joinpath("rules.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("rules.toml").read_text(encoding="utf-8")
     table = tomllib.loads(text)
     collectives = tuple(
         CollectiveRule(
