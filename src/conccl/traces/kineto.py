@@ -11,7 +11,7 @@ from conccl.traces.host_rows import HostRows
 from conccl.traces.rules import Rules, built_in_rules
 from conccl.traces.sources import TraceFile
 from conccl.traces.trace import Trace
-from conccl.traces.unpacking import open_bytes
+from conccl.traces.unpacking import Bytes, open_bytes
 
 
 def read_trace(
@@ -21,14 +21,21 @@ def read_trace(
 
     Raises `TraceError` where nothing can be read. A file that breaks off yields what came before, marked so.
     """
+    with open_bytes(file.path, member=file.member, offset=file.offset) as source:
+        return read_stream(source, file=file, rules=rules or built_in_rules(), host_copies=host_copies)
+
+
+def read_stream(
+    source: Bytes, /, *, file: TraceFile, rules: Rules, host_copies: HostCopies
+) -> tuple[Trace, ...]:
+    """The traces in a stream of bytes that is this file's content."""
     gpu, host = GpuRows(), HostRows()
     sync_rows = 0
-    with open_bytes(file.path, member=file.member, offset=file.offset) as source:
-        stream = EventStream(source, path=file.name)
-        for batch in stream:
-            gpu.append(batch)
-            host.append(batch)
-            sync_rows += len(batch.get(Category.SYNC, ()))
+    stream = EventStream(source, path=file.name)
+    for batch in stream:
+        gpu.append(batch)
+        host.append(batch)
+        sync_rows += len(batch.get(Category.SYNC, ()))
     return assemble(
         Source(
             path=file.name,
@@ -43,6 +50,6 @@ def read_trace(
             first_odd_place=stream.first_odd_place,
             truncated=stream.truncated,
         ),
-        rules=rules or built_in_rules(),
+        rules=rules,
         host_copies=host_copies,
     )
