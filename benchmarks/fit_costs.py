@@ -20,6 +20,7 @@ from conccl.costs.catalogue import FOLDER, load_device, with_fields
 from conccl.costs.collective import PROTOCOLS, collective_cost
 from conccl.costs.constants import CONSTANTS, constant
 from conccl.costs.gemm import family_of, gemm_ns
+from conccl.costs.kernels import MODELS, kernels_of
 
 MARK = "# Fitted constants: written by benchmarks/fit_costs.py, one model a section.\n"
 
@@ -35,6 +36,7 @@ def fitted(
     weights: np.ndarray,
     step: float = 1e-3,
     most: int | None = None,
+    prior: float = 0.0,
 ) -> dict[str, float]:
     """Constants that bring predictions closest to the measured times, in relative terms, outliers damped."""
     start = np.log([max(constant(device, name), 1e-9) for name in names])
@@ -42,7 +44,8 @@ def fitted(
     high = np.log([CONSTANTS[name].high for name in names])
 
     def residuals(logs: np.ndarray) -> np.ndarray:
-        return weights * np.log(predict(with_constants(device, names, np.exp(logs))) / measured_us)
+        ratios = predict(with_constants(device, names, np.exp(logs))) / measured_us
+        return np.concatenate([weights * np.log(ratios), prior * (logs - start)])
 
     found = least_squares(
         residuals,
@@ -167,6 +170,156 @@ def _fit_rows(
     )
 
 
+OP_GROUPS: tuple[tuple[str, ...], ...] = (
+    ("contiguous",),
+    ("driver_copy",),
+    ("driver_fill",),
+    ("fill",),
+    ("dropout",),
+    ("casting",),
+    ("strided",),
+    ("transposed",),
+    ("joined",),
+    ("gemv",),
+    ("reduce_rows",),
+    ("reduce_all",),
+    ("reduce_columns",),
+    ("reduce_odd_columns",),
+    ("loss",),
+    ("gather",),
+    ("gather_few",),
+    ("embedding_backward",),
+    ("embedding_sort", "embedding_sums"),
+    ("pool_first",),
+    ("pool_last",),
+    ("pool_backward_first",),
+    ("pool_backward_last",),
+    ("sort_short",),
+    ("sort_long",),
+    ("topk_short",),
+    ("topk_long",),
+    ("scan_short",),
+    ("scan_long",),
+    ("multi_tensor",),
+    ("layer_norm",),
+    ("rms_norm",),
+    ("norm_backward", "layer_weight_backward", "rms_weight_backward"),
+    ("softmax_warp",),
+    ("softmax_warp_backward",),
+    ("softmax_registers",),
+    ("softmax_shared",),
+    ("softmax_long",),
+    ("softmax_backward",),
+    ("softmax_backward_long",),
+    ("batch_statistics_first", "batch_apply_first"),
+    ("batch_statistics_last", "batch_apply_last"),
+    ("batch_whole_first",),
+    ("batch_whole_last",),
+    ("batch_backward_first",),
+    ("batch_backward_last", "batch_reduce_last", "batch_gradient_last"),
+    ("moments", "norm_apply"),
+    ("group_moments", "group_reduce"),
+    ("depthwise_forward_first",),
+    ("depthwise_dgrad_first",),
+    ("depthwise_wgrad_first",),
+    ("depthwise_forward_last",),
+    ("depthwise_dgrad_last",),
+    ("depthwise_wgrad_last",),
+    ("convolution_forward", "convolution_layout"),
+    ("convolution_forward_tf32",),
+    ("convolution_dgrad",),
+    ("convolution_dgrad_tf32",),
+    ("convolution_wgrad", "convolution_sum"),
+    ("convolution_wgrad_tf32",),
+    ("convolution_forward_few",),
+    ("convolution_dgrad_few",),
+    ("convolution_wgrad_few",),
+    ("attention_cudnn",),
+    ("attention_decode", "attention_combine"),
+    ("attention_flash_decode",),
+    ("attention_cudnn_backward", "attention_dot", "attention_convert", "attention_heads"),
+    ("attention_flash",),
+    ("attention_flash_backward",),
+    ("attention_efficient",),
+    ("attention_efficient_backward",),
+    ("attention_fp32",),
+    ("attention_fp32_backward",),
+    ("recurrent_forward",),
+    ("recurrent_backward",),
+    ("recurrent_forward_fp32",),
+    ("recurrent_backward_fp32",),
+)
+"""Kinds of kernels that are fitted together, as rows have them together; in order, for the later ones' rows
+hold kernels of the earlier ones."""
+
+
+def fit_ops(device: Device, *, only: str = "") -> None:
+    """Each group's constants on the seen rows whose kernels are its own or fitted before it."""
+    rows = [row for row in cost_data.measured("ops") if costable(row)]
+    models = [frozenset(kernel.model for op in row.ops for kernel in kernels_of(op, device)) for row in rows]
+    done = {"gemm", ""}
+    for group in OP_GROUPS:
+        done |= set(group)
+        own = [row for row, kinds in zip(rows, models, strict=True) if kinds & set(group) and kinds <= done]
+        if not only or any(kind.startswith(only) for kind in group):
+            device = fit_group(device, group, own)
+
+
+def costable(row: cost_data.Measured) -> bool:
+    return all(type(op) in MODELS for op in row.ops)
+
+
+def fit_group(device: Device, group: Sequence[str], rows: Sequence[cost_data.Measured]) -> Device:
+    """Fit and write one group's constants; those that start at zero stay there."""
+    seen = [row for row in rows if not row.unseen]
+    names = [
+        name
+        for kind in group
+        for name, each in CONSTANTS.items()
+        if name.startswith(f"{kind}.") and each.start > 0 and not name.endswith("uncertainty")
+    ]
+    if group == ("contiguous",):
+        names.append("stream.busy_ns")
+    if not seen:
+        print(f"{'+'.join(group):45s} no rows")
+        return device
+    found = fitted(
+        device,
+        names,
+        predict=lambda candidate: np.array([row_us(row, candidate) for row in seen]),
+        measured_us=np.array([row.us for row in seen]),
+        weights=np.ones(len(seen)),
+        step=1e-2,
+        most=25,
+        prior=PRIOR,
+    )
+    better = with_constants(device, list(found), list(found.values()))
+    unseen = [row for row in rows if row.unseen]
+    before, after = (cost_data.errors(part, [row_us(r, better) for r in part]) for part in (seen, unseen))
+    error = after["mape"] if len(unseen) >= 5 else max(before["mape"], after["mape"])
+    print(
+        f"{'+'.join(group):45s} seen {len(seen):4d} {before['mape']:5.1f} %   "
+        f"unseen {len(unseen):4d} {after['mape']:5.1f} %   worst {after['worst']:5.0f} %",
+        flush=True,
+    )
+    for kind in {name.partition(".")[0] for name in found}:
+        own = {name: value for name, value in found.items() if name.startswith(f"{kind}.")}
+        if kind != "stream":
+            own[f"{kind}.uncertainty"] = round(max(error / 100, 0.01), 3)
+        written(FOLDER / f"{device.name}.toml", kind, own, source=_source("ops"))
+    return better
+
+
+def row_us(row: cost_data.Measured, device: Device) -> float:
+    """A graph's node takes its kernel's time and the gap to the next."""
+    kernels = [kernel for op in row.ops for kernel in kernels_of.__wrapped__(op, device)]
+    return sum(kernel.isolated_ns + device.kernel_launch_ns for kernel in kernels) / 1e3
+
+
+PRIOR = 0.02
+"""Residual of a constant that is e times what it began as: what few rows say little about stays."""
+
+
 def _source(files: str) -> str:
     return f"fit {today()} on own measurements of 2026-11-30 ({files} rows in benchmarks/data/h200-sxm)"
 
@@ -180,10 +333,15 @@ FITS = {"collectives": fit_collectives, "gemm": fit_gemm}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("model", choices=FITS)
+    parser.add_argument("model", choices=[*FITS, "ops"])
     parser.add_argument("device")
+    parser.add_argument("--only", default="", help="of ops: kinds that begin so")
     given = parser.parse_args()
-    FITS[given.model](load_device(given.device))
+    device = load_device(given.device)
+    if given.model == "ops":
+        fit_ops(device, only=given.only)
+    else:
+        FITS[given.model](device)
 
 
 if __name__ == "__main__":

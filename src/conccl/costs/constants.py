@@ -157,11 +157,85 @@ STREAMS: dict[str, dict[str, Constant]] = {
         "batch_backward_last": {"start": 3000.0, "step": 100.0},
         "batch_reduce_last": {"start": 3000.0, "step": 50.0},
         "batch_gradient_last": {"step": 50.0},
+        "attention_decode": {"start": 2000.0, "cta": 1000.0, "step": 2000.0},
+        "attention_flash_decode": {"start": 2000.0, "cta": 3000.0, "step": 2500.0},
+        "attention_combine": {"start": 2000.0},
+        "attention_dot": {"start": 1500.0},
+        "attention_convert": {"start": 1500.0, "hbm": 0.7},
+        "attention_heads": {"start": 1200.0},
+        "convolution_layout": {"start": 1500.0, "step": 1000.0, "hbm": 0.8},
+        "convolution_sum": {"start": 1500.0},
+        "depthwise_forward_first": {"start": 2000.0, "instructions": 15.0},
+        "depthwise_dgrad_first": {"start": 2000.0, "instructions": 25.0},
+        "depthwise_wgrad_first": {"start": 2000.0, "instructions": 20.0},
+        "depthwise_forward_last": {"start": 2000.0, "instructions": 5.0},
+        "depthwise_dgrad_last": {"start": 2000.0, "instructions": 8.0},
+        "depthwise_wgrad_last": {"start": 3000.0, "instructions": 8.0},
         "group_moments": {"cta": 2000.0, "step": 300.0},
         "group_reduce": {"cta": 2000.0, "step": 300.0},
     }.items()
 }
 """Kinds of streaming kernels, with the constants of each."""
+
+
+def _tiled(kind: str, /, *, rate: float, step: float, cta: float = 1600.0) -> dict[str, Constant]:
+    """The constants of a kind of kernel whose CTAs loop over blocks on matrix (or vector) units."""
+    return _constants(
+        kind,
+        start_ns=(2000, *_NS, "start and end of a kernel"),
+        cta_ns=(cta, *_NS, "of a tile's time, what is no block's"),
+        step_ns=(step, *_NS, "what a block of 128 x 128 takes beside its products, or at least"),
+        rate_share=(rate, *_SHARE, "of the peak, during the products"),
+        uncertainty=(0.2, 0.001, 10.0, "relative error with another device's constants"),
+    )
+
+
+TILED: dict[str, dict[str, Constant]] = {
+    kind: _tiled(kind, **start)
+    for kind, start in {
+        "convolution_forward": {"rate": 0.75, "step": 150.0, "cta": 2000.0},
+        "convolution_dgrad": {"rate": 0.7, "step": 150.0, "cta": 2000.0},
+        "convolution_wgrad": {"rate": 0.6, "step": 150.0, "cta": 3000.0},
+        "convolution_forward_tf32": {"rate": 0.75, "step": 150.0, "cta": 2000.0},
+        "convolution_dgrad_tf32": {"rate": 0.6, "step": 150.0, "cta": 2000.0},
+        "convolution_wgrad_tf32": {"rate": 0.3, "step": 150.0, "cta": 3000.0},
+        "convolution_forward_few": {"rate": 0.3, "step": 200.0, "cta": 3000.0},
+        "convolution_dgrad_few": {"rate": 0.3, "step": 200.0, "cta": 1000.0},
+        "convolution_wgrad_few": {"rate": 0.3, "step": 200.0, "cta": 3000.0},
+        "attention_cudnn": {"rate": 1.2, "step": 600.0},
+        "attention_cudnn_backward": {"rate": 0.9, "step": 1000.0},
+        "attention_flash": {"rate": 0.7, "step": 1500.0},
+        "attention_flash_backward": {"rate": 0.4, "step": 1500.0},
+        "attention_efficient": {"rate": 0.3, "step": 3000.0},
+        "attention_efficient_backward": {"rate": 0.2, "step": 4000.0},
+        "attention_fp32": {"rate": 1.0, "step": 3000.0},
+        "attention_fp32_backward": {"rate": 0.8, "step": 4000.0},
+    }.items()
+}
+"""Kinds of kernels that go over blocks, with the constants of each."""
+
+
+RECURRENT: dict[str, Constant] = {
+    name: constant
+    for kind, step_ns in {
+        "recurrent_forward": 5000,
+        "recurrent_backward": 8000,
+        "recurrent_forward_fp32": 7000,
+        "recurrent_backward_fp32": 12000,
+    }.items()
+    for name, constant in _constants(
+        kind,
+        start_ns=(10_000, *_NS, "start and end of a layer"),
+        step_ns=(step_ns, *_NS, "that a step takes however small it is"),
+        layer_share=(0.5, 0.0, 1.0, "of a chain that each further layer adds"),
+        way_share=(0.3, 0.0, 1.0, "of a chain that the other way adds"),
+        l2_share=(0.8, *_SHARE, "of the L2 bandwidth at which weights are read"),
+        rate_share=(0.3, *_SHARE, "of the peak that a step's product reaches"),
+        odd_factor=(1.8, 1.0, 10.0, "by which it is slower where rows are not aligned"),
+        uncertainty=(0.3, 0.001, 10.0, "relative error with another device's constants"),
+    ).items()
+}
+"""Kinds of recurrent chains."""
 
 
 CONSTANTS: dict[str, Constant] = {
@@ -173,6 +247,8 @@ CONSTANTS: dict[str, Constant] = {
     ),
     "stream.busy_ns": Constant(start=700, low=0.0, high=1e5, meaning="until HBM is busy, where it will be"),
     **{name: constant for kind in STREAMS.values() for name, constant in kind.items()},
+    **{name: constant for kind in TILED.values() for name, constant in kind.items()},
+    **RECURRENT,
     **_gemm("aligned", rate=0.94, step=104, latency=785, hbm=0.98),
     **_gemm("tf32", rate=0.85, step=104, latency=785, hbm=0.9),
     **_gemm("narrow", rate=0.28, step=200, latency=785, hbm=0.8),

@@ -37,7 +37,7 @@ def elementwise_kernels(op: Elementwise, device: Device, /) -> tuple[KernelCost,
     if op.name == "copy" and op.access is Access.CONTIGUOUS:
         return (_driver_copy(op, device),)
     if op.name == "memset":
-        return (_driver_fill(op, device),)
+        return (driver_fill(op.written_nbytes, device),)
     if op.name == "dropout":
         return (_dropout(op, numel, device),)
     kind = "fill" if op.name == "fill" else op.access.value
@@ -73,9 +73,9 @@ def driver_copy(nbytes: int, device: Device, /) -> KernelCost:
     return streaming_kernel("driver_copy", stream, device, name="memcpy")
 
 
-def _driver_fill(op: Elementwise, device: Device) -> KernelCost:
-    ctas = -(-op.written_nbytes // 16_384)
-    stream = Stream(read_nbytes=0, written_nbytes=op.written_nbytes, ctas=ctas, threads=512)
+def driver_fill(nbytes: int, device: Device, /) -> KernelCost:
+    """CudaMemsetAsync."""
+    stream = Stream(read_nbytes=0, written_nbytes=nbytes, ctas=-(-nbytes // 16_384), threads=512)
     return streaming_kernel("driver_fill", stream, device, name="memset")
 
 

@@ -24,7 +24,9 @@ from typing import Any
 from conccl.core.errors import UnknownNameError
 from conccl.core.hardware import Device
 from conccl.core.ops import (
+    Attention,
     Collective,
+    Convolution,
     Copy,
     Elementwise,
     ForEach,
@@ -35,11 +37,14 @@ from conccl.core.ops import (
     OptimizerStep,
     Order,
     Pooling,
+    Recurrent,
     Reduce,
     Reduction,
     Rowwise,
 )
+from conccl.costs.attention import attention_kernels
 from conccl.costs.collective import collective_kernels
+from conccl.costs.convolution import convolution_kernels
 from conccl.costs.copies import copy_kernels, move_kernels, reduce_kernels
 from conccl.costs.elementwise import elementwise_kernels
 from conccl.costs.embedding import gather_kernels
@@ -48,6 +53,7 @@ from conccl.costs.kernel import KernelCost
 from conccl.costs.optimizer import foreach_kernels, optimizer_kernels
 from conccl.costs.order import order_kernels
 from conccl.costs.pooling import pooling_kernels
+from conccl.costs.recurrent import recurrent_kernels
 from conccl.costs.reduction import reduction_kernels
 from conccl.costs.rowwise import rowwise_kernels
 
@@ -56,6 +62,9 @@ Model = Callable[[Any, Device], tuple[KernelCost, ...]]
 MODELS: dict[type, Model] = {
     Gemm: gemm_kernels,
     GroupedGemm: grouped_gemm_kernels,
+    Attention: attention_kernels,
+    Convolution: convolution_kernels,
+    Recurrent: recurrent_kernels,
     Elementwise: elementwise_kernels,
     Rowwise: rowwise_kernels,
     Reduction: reduction_kernels,
