@@ -13,6 +13,9 @@ THREADS = 128
 ELEMENTS = {Access.CONTIGUOUS: 1024, Access.CASTING: 512, Access.STRIDED: 512, Access.TRANSPOSED: 512}
 """Elements of one CTA (grids that the profiler shows for PyTorch 2.11)."""
 
+NAMED = {"cat": "joined", "gather_rows": "indexed", "index_put": "indexed", "expand": "expanded"}
+"""Kinds of their own among kernels with strided accesses."""
+
 INSTRUCTIONS = {
     "gelu": 42.0,
     "gelu_backward": 57.0,
@@ -41,8 +44,8 @@ def elementwise_kernels(op: Elementwise, device: Device, /) -> tuple[KernelCost,
     if op.name == "dropout":
         return (_dropout(op, numel, device),)
     kind = "fill" if op.name == "fill" else op.access.value
-    if op.name == "cat" and op.access is not Access.CONTIGUOUS:
-        kind = "joined"
+    if op.access is not Access.CONTIGUOUS:
+        kind = NAMED.get(op.name, kind)
     dense = op.access is Access.CONTIGUOUS
     wide = (op.read_nbytes + op.written_nbytes) / numel > 12  # fp32 operands: memory is what takes time
     stream = Stream(

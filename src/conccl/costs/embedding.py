@@ -34,7 +34,8 @@ def _looked_up(op: Gather, device: Device) -> tuple[KernelCost, ...]:
         elements=op.rows * op.cols,
         steps=float(op.rows) if small else 1.0,
     )
-    return (streaming_kernel("gather_few" if small else "gather", stream, device),)
+    kind = "gather_few" if small else "gather" if row_nbytes % 16 == 0 else "gather_odd"
+    return (streaming_kernel(kind, stream, device),)
 
 
 def _added(op: Gather, device: Device) -> tuple[KernelCost, ...]:

@@ -16,30 +16,56 @@ CHUNK = 65_536
 MOST_CHUNKS = 320
 """CTAs of one launch: its arguments hold no more."""
 
-MOST_ADDRESSES = 144
-"""Tensors times lists of one launch, about."""
+MOST_TENSORS = (110, 110, 64, 48, 36, 30)
+"""Tensors of one launch, by lists (torch's depth_to_max_tensors)."""
+
+OUT_OF_PLACE = frozenset({"foreach_sqrt"})
+"""Operations whose result is a list of its own."""
+
+EFFORT = {"foreach_sqrt": 1.6, "foreach_norm": 0.7}
+"""Instructions over those of other operations (measured, 2026-11-30)."""
 
 
 def foreach_kernels(op: ForEach, device: Device, /) -> tuple[KernelCost, ...]:
-    """As many launches as chunks and tensors ask for, evenly filled."""
+    """As many launches as chunks and tensors ask for; a norm clears its sums first and adds them up last."""
     if op.numel == 0:
         return ()
-    lists = max(op.reads, op.writes)
-    chunks = max(op.tensors, -(-op.numel // CHUNK))
-    tensors = max(1, min(MOST_ADDRESSES // (lists + 1), 110))
-    launches = max(-(-chunks // MOST_CHUNKS), -(-op.tensors // tensors))
-    numel = op.numel / launches
-    ctas = -(-chunks // launches)
-    effort = (op.reads + op.writes + 1) / 4
+    lists = max(op.reads + (op.name in OUT_OF_PLACE), op.writes)
+    most = MOST_TENSORS[min(lists, len(MOST_TENSORS) - 1)]
+    full = op.numel / CHUNK  # chunks that are full; each tensor's last one is not
+    if full < op.tensors:
+        launches = -(-op.tensors // most)
+        parts = [(op.numel / launches, op.tensors / launches)] * launches
+    else:
+        chunks = full + op.tensors / 2
+        many, rest = divmod(chunks, MOST_CHUNKS)
+        parts = [(op.numel * MOST_CHUNKS / chunks, float(MOST_CHUNKS))] * int(many)
+        if full <= MOST_CHUNKS:  # a few large tensors among small ones: the first launch has all that counts
+            parts = [(float(op.numel), min(chunks, MOST_CHUNKS))]
+        elif rest >= 1:
+            parts.append((op.numel * rest / chunks, rest))
+        small = -(-op.tensors // most) - len(parts)
+        parts += [(64.0 * most, float(most))] * small
+    kernels = tuple(_launch(op, device, numel=numel, ctas=max(1, round(ctas))) for numel, ctas in parts)
+    if op.writes:
+        return kernels
+    sums = Elementwise(name="fill", read_nbytes=0, written_nbytes=4 * len(kernels) * MOST_CHUNKS)
+    added = Elementwise(name="norm", read_nbytes=4 * MOST_CHUNKS, written_nbytes=4 * op.tensors)
+    return (*elementwise_kernels(sums, device), *kernels, *elementwise_kernels(added, device))
+
+
+def _launch(op: ForEach, device: Device, *, numel: float, ctas: int) -> KernelCost:
+    effort = EFFORT.get(op.name, 1.0)
     stream = Stream(
         read_nbytes=op.reads * numel * op.dtype.nbytes,
         written_nbytes=op.writes * numel * op.dtype.nbytes,
         ctas=ctas,
         threads=512,
         elements=numel * effort,
-        steps=max(1.0, min(numel / ctas, op.numel / op.tensors, CHUNK) / 2048) * effort,
+        registers=36,
+        steps=max(1.0, numel / ctas / 2048) * effort * (0.55 + 0.15 * (op.reads + op.writes)),
     )
-    return (streaming_kernel("multi_tensor", stream, device, name=op.name),) * launches
+    return streaming_kernel("multi_tensor", stream, device, name=op.name)
 
 
 _FUSED = {

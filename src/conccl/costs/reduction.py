@@ -7,8 +7,11 @@ from conccl.core.ops import Reduction
 from conccl.costs.kernel import KernelCost
 from conccl.costs.streaming import Stream, streaming_kernel
 
-EFFORT = {"var": 2.1, "std": 2.1, "argmax": 2.1, "argmin": 2.1, "max": 2.1, "min": 2.1, "norm": 1.1}
-"""Instructions over those of a sum: with a running mean, or with places (measured, 2026-11-30)."""
+PAIRED = frozenset({"var", "std", "argmax", "argmin", "max", "min"})
+"""Reductions that carry two numbers: a running mean, or a place. Their kernels are others."""
+
+PAIRED_EFFORT = 2.1
+"""Instructions over those of a sum, where no kind of its own was fitted (measured, 2026-11-30)."""
 
 MOST_CTAS = 2112
 """CTAs that a reduction down columns is spread over: 16 an SM on the H200."""
@@ -26,7 +29,7 @@ def reduction_kernels(op: Reduction, device: Device, /) -> tuple[KernelCost, ...
 
 
 def _stream(op: Reduction, *, ctas: int, threads: int, steps: float) -> Stream:
-    effort = EFFORT.get(op.name, 1.0)
+    effort = PAIRED_EFFORT if op.name in PAIRED else 1.0
     elements = op.outer * op.reduced * op.inner
     return Stream(
         read_nbytes=elements * op.dtype.nbytes,
@@ -43,7 +46,11 @@ def _along_rows(op: Reduction, device: Device) -> KernelCost:
     rows_of_cta = 16 if op.reduced <= 8192 else 1
     threads_of_row = 512 // rows_of_cta
     stream = _stream(op, ctas=-(-op.outer // rows_of_cta), threads=512, steps=op.reduced / threads_of_row / 4)
-    return streaming_kernel("reduce_rows", stream, device)
+    return streaming_kernel(_kind("reduce_rows", op), stream, device)
+
+
+def _kind(kind: str, op: Reduction) -> str:
+    return f"{kind}_pairs" if op.name in PAIRED else kind
 
 
 def _shared(op: Reduction, device: Device) -> tuple[KernelCost, ...]:
@@ -68,9 +75,9 @@ def _down_columns(op: Reduction, device: Device) -> tuple[KernelCost, ...]:
     if values >= 256 or (blocks < device.sm_count and values >= 64):
         shared = max(1, min(int(values // 16), MOST_CTAS // blocks))
     stream = _stream(op, ctas=blocks * shared, threads=128, steps=values / shared / 4)
-    kernel = streaming_kernel("reduce_columns", stream, device)
     if shared == 1:
-        return (kernel,)
+        return (streaming_kernel(_kind("reduce_columns", op), stream, device),)
+    kernel = streaming_kernel(_kind("reduce_shared_columns", op), stream, device)
     counter = Stream(read_nbytes=0, written_nbytes=4, ctas=1, threads=32)
     return (streaming_kernel("driver_fill", counter, device, name="memset"), kernel)
 
@@ -82,6 +89,6 @@ def _whole_in_one(op: Reduction, device: Device) -> KernelCost:
         written_nbytes=4,
         ctas=1,
         threads=512,
-        steps=min(op.reduced / 32, 64),
+        steps=min(max(op.reduced / 32, 1), 16),  # threads grow with the rows
     )
     return streaming_kernel("loss", stream, device)

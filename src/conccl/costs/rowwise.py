@@ -120,6 +120,10 @@ def _softmax(op: Rowwise, device: Device) -> tuple[KernelCost, ...]:
 LOG_EFFORT = 0.8
 """Log-softmax needs no exponential in its last pass (measured, 2026-11-30: 0.75 to 0.85 of softmax)."""
 
+PRODUCT_EFFORT = 0.6
+"""Softmax's gradient, its product made before, needs no exponential as log-softmax's does (measured,
+2026-11-30)."""
+
 REGISTER_COLS = 9 * 1024
 """Longest row of the kernel that keeps it in the registers of 1024 threads."""
 
@@ -155,6 +159,7 @@ def _softmax_backward(op: Rowwise, device: Device) -> tuple[KernelCost, ...]:
             each=1,
             rows_of_cta=rows,
             registers=registers,
+            effort=PRODUCT_EFFORT if op.kind is RowwiseKind.SOFTMAX else 1.0,
         )
         return (*kernels, kernel)
     short = op.cols * op.dtype.nbytes <= SHARED_NBYTES

@@ -131,6 +131,8 @@ def _moved(row: Row) -> tuple[Op, ...]:
         numel = row.count("n") * row.count("c") * row.count("h") * row.count("w")
     nbytes = numel * row.dtype.nbytes
     apart = row.name in ("transpose", "to_channels_last", "from_channels_last")
+    if "c" in row and row.count("c") < 8:  # neighbours in one order stay close in the other
+        apart = False
     return (
         Elementwise(
             name=row.name,
@@ -198,7 +200,7 @@ def _indexed(row: Row) -> tuple[Op, ...]:
 _FOREACH = {
     "foreach_mul": (1, 1),
     "foreach_lerp": (2, 1),
-    "foreach_addcmul": (2, 1),
+    "foreach_addcmul": (3, 1),
     "foreach_sqrt": (1, 1),
     "foreach_addcdiv": (3, 1),
     "foreach_add": (2, 1),
