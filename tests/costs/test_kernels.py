@@ -7,6 +7,9 @@ from hypothesis import strategies as st
 from conccl.core.errors import ConcclError
 from conccl.core.ops import (
     Access,
+    Attention,
+    Convolution,
+    ConvolutionPass,
     Copy,
     DType,
     Elementwise,
@@ -20,6 +23,8 @@ from conccl.core.ops import (
     Order,
     OrderKind,
     Pass,
+    Recurrent,
+    RecurrentKind,
     Reduction,
     Rowwise,
     RowwiseKind,
@@ -52,6 +57,35 @@ OPS = (
     ForEach(name="add", numel=10_000_000, tensors=100, reads=2, writes=1),
     OptimizerStep(kind=OptimizerKind.ADAMW, numel=10_000_000, tensors=100, fusion=Fusion.FUSED),
     Copy(nbytes=1 << 20),
+    Attention(batch=2, heads=32, kv_heads=8, queries=2048, keys=2048, head_dim=128, causal=True),
+    Attention(batch=64, heads=32, kv_heads=8, queries=1, keys=2048, head_dim=128),
+    Attention(
+        batch=2,
+        heads=16,
+        kv_heads=16,
+        queries=1000,
+        keys=777,
+        head_dim=64,
+        direction=Pass.BACKWARD,
+        dtype=DType.FP32,
+    ),
+    Recurrent(kind=RecurrentKind.LSTM, batch=32, steps=50, input_size=512, hidden_size=512, layers=2),
+    *(
+        Convolution(
+            batch=32,
+            in_channels=128,
+            out_channels=256,
+            in_size=(28, 28),
+            kernel_size=(3, 3),
+            stride=(2, 2),
+            padding=(1, 1),
+            dilation=(1, 1),
+            direction=direction,
+            channels_last=channels_last,
+        )
+        for direction in ConvolutionPass
+        for channels_last in (False, True)
+    ),
 )
 
 

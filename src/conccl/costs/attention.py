@@ -1,4 +1,4 @@
-"""Fused attention: tiles of rows, each going over the blocks it may see, an online softmax between two products.
+"""Fused attention: tiles of rows, each going over the blocks it may see, softmax between two products.
 
 Forward, a CTA takes a tile of queries and goes over the keys; backward, a tile of keys and goes over the
 queries. A block takes what the products take on the matrix units, and the exponentials beside them. Causal
@@ -78,7 +78,7 @@ def attention_kernels(op: Attention, device: Device, /) -> tuple[KernelCost, ...
 
 
 def backend_of(op: Attention, device: Device, /) -> str:
-    """The backend that does it: fp32 has one of its own; by default cuDNN where matrix units read shared memory."""
+    """What does it: fp32 has its own; the default is cuDNN where matrix units read shared memory."""
     if op.dtype.nbytes > 2:
         return "fp32"
     if op.backend is AttentionBackend.DEFAULT:
@@ -140,7 +140,7 @@ def _tiled_kernel(kind: str, op: Attention, device: Device) -> KernelCost:
     width = padded(op.head_dim)
     pair_flops = (10 if backward else 4) * width
     block_flops = pair_flops * tiling.rows * tiling.block
-    issued = peak_flops(op, device) * constant(device, f"{kind}.rate_share") / device.sm_count / 1e9
+    issued = peak_flops(op.dtype, device) * constant(device, f"{kind}.rate_share") / device.sm_count / 1e9
     step_ns = constant(device, f"{kind}.step_ns") * tiling.rows * tiling.block / 128**2
     block_ns = block_flops / issued + step_ns
     heads = op.batch * op.heads
@@ -188,7 +188,7 @@ def _footprint(tiling: Tiling, width: int, device: Device) -> Footprint:
 
 
 def _blocks(op: Attention, tiling: Tiling, *, rows: int, others: int) -> list[tuple[int, float]]:
-    """Tiles of one head, shortest first, as (count, blocks of each); few lengths, merged where there are more."""
+    """Tiles of one head, shortest first, as (count, blocks of each); close lengths are merged."""
     tiles, every = -(-rows // tiling.rows), -(-others // tiling.block)
     if not op.causal:
         return [(tiles, float(every))]

@@ -177,7 +177,7 @@ def _tiled_kernel(kind: str, op: Convolution, product: Product, device: Device) 
     if product.depth < depth:  # several taps in one step
         steps = product.taps * max(product.depth, FEW_CHANNELS) / depth
     share = constant(device, f"{kind}.rate_share")
-    issued = peak_flops(op, device) * share / device.sm_count / 1e9
+    issued = peak_flops(op.dtype, device) * share / device.sm_count / 1e9
     step_ns, cta_ns = constant(device, f"{kind}.step_ns"), constant(device, f"{kind}.cta_ns")
 
     def cost(tile: tuple[int, int]) -> tuple[float, int, float]:

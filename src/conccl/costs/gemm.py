@@ -54,16 +54,16 @@ def family_of(op: Gemm | GroupedGemm, device: Device, /) -> str:
     return "scalar" if op.layout is Layout.NT else "turned"
 
 
-def peak_flops(op: Gemm | GroupedGemm, device: Device, /) -> float:
-    """The data sheet's rate for the op's element type, on matrix units where the device has them for it."""
-    if op.dtype in device.peak_flops:
-        return device.peak_flops[op.dtype]
-    if op.dtype in (DType.FP32, DType.TF32):
+def peak_flops(dtype: DType, device: Device, /) -> float:
+    """The data sheet's rate for the element type, on matrix units where the device has them for it."""
+    if dtype in device.peak_flops:
+        return device.peak_flops[dtype]
+    if dtype in (DType.FP32, DType.TF32):
         return device.vector_flops
-    if op.dtype in (DType.FP8_E4M3, DType.FP8_E5M2) or op.dtype.nbytes > 4:
+    if dtype in (DType.FP8_E4M3, DType.FP8_E5M2) or dtype.nbytes > 4:
         raise InputError(
-            f"{device.name} multiplies no {op.dtype} matrices."
-            f" It does {', '.join(device.peak_flops)}; give another dtype, or set peak_flops.{op.dtype}."
+            f"{device.name} multiplies no {dtype} matrices."
+            f" It does {', '.join(device.peak_flops)}; give another dtype, or set peak_flops.{dtype}."
         )
     return device.vector_flops
 
@@ -103,7 +103,7 @@ def gemm_ns(ops: Sequence[Gemm], device: Device, /) -> Numbers:
     times = np.empty(len(ops))
     groups: dict[tuple[str, float, bool], list[int]] = {}
     for index, op in enumerate(ops):
-        key = (family_of(op, device), peak_flops(op, device), _may_split(op, device))
+        key = (family_of(op, device), peak_flops(op.dtype, device), _may_split(op, device))
         groups.setdefault(key, []).append(index)
     for (family, peak, splits), members in groups.items():
         if family == "gemv":
@@ -177,7 +177,7 @@ def grouped_gemm_kernels(op: GroupedGemm, device: Device, /) -> tuple[KernelCost
 def _kernels(
     op: Gemm | GroupedGemm, shapes: Shapes, device: Device, *, group_rows: Numbers | None = None
 ) -> tuple[KernelCost, ...]:
-    family, peak = family_of(op, device), peak_flops(op, device)
+    family, peak = family_of(op, device), peak_flops(op.dtype, device)
     tiles = _candidates(family, device, splits=_may_split(op, device))
     row_tiles = None
     if group_rows is not None:

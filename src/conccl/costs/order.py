@@ -59,7 +59,7 @@ def _short_sort(op: Order, device: Device) -> KernelCost:
 
 
 def _scan(op: Order, device: Device) -> KernelCost:
-    """Threads for a row and rows for a CTA of 512, as torch balances them; each step carries into the next."""
+    """Threads for a row and rows for a CTA of 512, balanced by torch; a step carries into the next."""
     if op.rows == 1:
         stream = Stream(
             read_nbytes=op.nbytes / 2,

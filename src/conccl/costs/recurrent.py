@@ -50,7 +50,7 @@ def _chain(op: Recurrent, dtype: DType, device: Device) -> KernelCost:
     weights_nbytes = every * gates * op.hidden_size * size
     flops = 2 * every * op.batch * gates * op.hidden_size
     odd = op.hidden_size * size % ALIGNMENT != 0
-    rate = peak_flops(op_as_gemm(op, dtype), device) * constant(device, f"{kind}.rate_share") / 1e9
+    rate = peak_flops(dtype, device) * constant(device, f"{kind}.rate_share") / 1e9
     streamed = device.l2_bandwidth * constant(device, f"{kind}.l2_share") / 1e9
     work_ns = max(flops / rate, weights_nbytes / streamed)
     if odd:
@@ -77,8 +77,3 @@ def _chain(op: Recurrent, dtype: DType, device: Device) -> KernelCost:
         model=kind,
         l2_footprint_nbytes=float(held),
     )
-
-
-def op_as_gemm(op: Recurrent, dtype: DType, /) -> Gemm:
-    """A step's product."""
-    return Gemm(m=op.batch, n=op.kind.gates * op.hidden_size, k=op.hidden_size, dtype=dtype)

@@ -38,8 +38,8 @@ def streaming_kernel(kind: str, stream: Stream, device: Device, /, *, name: str 
     """A kernel of this kind ("contiguous", "layer_norm", ...: see `constants.STREAMS`)."""
     footprint = Footprint(
         threads=min(stream.threads, device.threads_per_sm),
-        registers=stream.registers * stream.threads,
-        shared_memory_nbytes=stream.shared_memory_nbytes,
+        registers=min(stream.registers * stream.threads, device.registers_per_sm),
+        shared_memory_nbytes=min(stream.shared_memory_nbytes, device.shared_memory_nbytes),
     )
     nbytes = stream.read_nbytes + stream.written_nbytes
     share = constant(device, f"{kind}.hbm_share")
