@@ -26,7 +26,7 @@ class Table(dict[Any, int]):
         """The number of each value; what cannot be a key (a list, say) is taken as its text."""
         values = list(values)
         try:
-            return np.array([self[value] for value in values], dtype=np.int32)
+            return np.fromiter(map(self.__getitem__, values), dtype=np.int32, count=len(values))
         except TypeError:
             return np.array([self[_hashable(value)] for value in values], dtype=np.int32)
 

@@ -136,11 +136,16 @@ def _decoder(categories: frozenset[str]) -> tuple[msgspec.json.Decoder[list[Any]
 
 
 def _batch(events: Sequence[Any], wanted: dict[Any, Category]) -> Batch:
-    found = [event for event in events if event.__class__ in wanted and event.ph == "X"]
+    by_type: dict[Any, list[Any]] = {}
+    for kind, event in zip(map(type, events), events, strict=True):
+        if kind in wanted:
+            if kind in by_type:
+                by_type[kind].append(event)
+            else:
+                by_type[kind] = [event]
     batch: Batch = {}
-    for kind in {event.__class__ for event in found}:
-        of_kind = [event for event in found if event.__class__ is kind]
-        batch.setdefault(wanted[kind], []).extend(of_kind)
+    for kind, found in by_type.items():
+        batch.setdefault(wanted[kind], []).extend(found)
     return batch
 
 

@@ -7,7 +7,7 @@ operators stay text until one turns out to be wanted.
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -108,7 +108,7 @@ class Event(msgspec.Struct, gc=False):
 class GpuEvent(msgspec.Struct, gc=False):
     """A kernel, copy or memset."""
 
-    ph: str = ""
+    ph: Literal["X"]
     name: str = ""
     ts: msgspec.Raw = NOTHING
     dur: msgspec.Raw = NOTHING
@@ -120,7 +120,7 @@ class GpuEvent(msgspec.Struct, gc=False):
 class LaunchEvent(msgspec.Struct, gc=False):
     """A call of the CUDA or HIP runtime or driver."""
 
-    ph: str = ""
+    ph: Literal["X"]
     name: str = ""
     ts: msgspec.Raw = NOTHING
     pid: Any = None
@@ -131,7 +131,7 @@ class LaunchEvent(msgspec.Struct, gc=False):
 class HostEvent(msgspec.Struct, gc=False):
     """A label or an operator of the host (or a label's shadow on the GPU)."""
 
-    ph: str = ""
+    ph: Literal["X"]
     name: str = ""
     ts: msgspec.Raw = NOTHING
     dur: msgspec.Raw = NOTHING
