@@ -18,8 +18,9 @@ import atheris
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "src")]
 
 with atheris.instrument_imports(include=["conccl.traces"]):
+    from conccl.traces.assembly import assemble
     from conccl.traces.classify import HostCopies
-    from conccl.traces.kineto import read_stream
+    from conccl.traces.kineto import collect
     from conccl.traces.reading import read_traces
     from conccl.traces.rules import built_in_rules
     from conccl.traces.sources import TraceFile
@@ -44,12 +45,8 @@ def test_one_input(data: bytes) -> None:
     packed = gzip.compress(content, 0) if how == b"Z" else content
     source = Plain(io.BytesIO(packed))
     try:
-        traces = read_stream(
-            unpack(source, path="fuzzed"),
-            file=FILE,
-            rules=built_in_rules(),
-            host_copies=HostCopies.COMMUNICATION,
-        )
+        found = collect(unpack(source, path="fuzzed"), file=FILE)
+        traces = assemble(found, rules=built_in_rules(), host_copies=HostCopies.COMMUNICATION)
     except TraceError:
         return
     check(traces)

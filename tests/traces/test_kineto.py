@@ -259,6 +259,31 @@ def test_labels_are_kept_with_their_windows(path: Path) -> None:
     assert labels.end_ns.tolist() == [15_000, 35_000]
 
 
+@pytest.mark.parametrize("category", ["ac2g", "async_cpu_to_gpu", "async"])
+def test_rows_without_correlation_are_linked_by_arrows(path: Path, category: str) -> None:
+    def arrow(ph: str, number: int, ts: float, pid: int, tid: object) -> Event:
+        return {"ph": ph, "id": number, "pid": pid, "tid": tid, "ts": ts, "cat": category, "name": category}
+
+    rows = [kernel("a", 260.5, 5), kernel("b", 270, 5), kernel("c", 280, 5)]
+    for row in rows:
+        del row["args"]["correlation"]
+    trace = read_one(
+        path,
+        [
+            host_row("user_annotation", "ProfilerStep#7", 100, 100),
+            *rows,
+            arrow("s", 1, 150.25, 100, 100),
+            arrow("f", 1, 260.5, 0, 7),
+            arrow("f", 2, 270, 100, 100),  # of a runtime call: ends on the host
+            arrow("s", 3, 350, 100, "100"),
+            arrow("f", 3, 280, 0, "7"),
+        ],
+    )
+    assert _column(trace, "launch_ns") == [150_250, -1, 350_000]
+    assert _column(trace, "correlation") == [1, -1, 3]
+    assert _column(trace, "step") == [0, -1, -1]
+
+
 # Communication
 
 
@@ -557,6 +582,19 @@ def test_one_bad_file_loses_no_other(tmp_path: Path) -> None:
     (problem,) = read.problems
     assert "rank-1.json" in problem.path
     assert "1 of 3 ranks are missing (1)" in read.warnings[0]
+
+
+def test_a_rank_that_a_packed_trace_tells_last(tmp_path: Path) -> None:
+    for number, rank in (("a", 1), ("b", 0)):
+        content = {"traceEvents": [kernel("k", 1, 1)], "distributedInfo": {"rank": rank, "world_size": 2}}
+        write(tmp_path / f"{number}.json.gz", json.dumps(content).encode())
+    read = read_traces([tmp_path])
+    assert [(trace.rank, Path(trace.path).name) for trace in read.traces] == [
+        (0, "b.json.gz"),
+        (1, "a.json.gz"),
+    ]
+    assert {trace.rank_source for trace in read.traces} == {RankSource.DISTRIBUTED_INFO}
+    assert read.problems == ()
 
 
 def test_a_path_that_vanishes_between_finding_and_reading(tmp_path: Path) -> None:

@@ -52,6 +52,10 @@ class Columns:
         for name, array in arrays.items():
             self._batches.setdefault(name, []).append(array)
 
+    def replace(self, name: str, array: Array, /) -> None:
+        """Put another column in the place of this one."""
+        self._batches[name] = [array]
+
     def array(self, name: str, /, *, dtype: npt.DTypeLike) -> Array:
         """The whole column."""
         batches = self._batches.get(name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Union
 
 import msgspec
@@ -22,9 +22,9 @@ from conccl.traces.events import (
     Event,
     GpuArguments,
     GpuEvent,
-    HostEvent,
     LaunchArguments,
     LaunchEvent,
+    Specific,
 )
 
 Text = bytes | bytearray | memoryview
@@ -54,23 +54,34 @@ _COMMON = frozenset(
 class EventDecoder:
     """Decodes one file's arrays of events, learning its categories as it goes."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: Mapping[str, Category] = CATEGORIES, /) -> None:
+        self.wanted = wanted
+        """What is asked for, by category in lower case."""
         self._categories = _COMMON
         self._lacks_categories = False
 
     def __call__(self, text: Text, /) -> Batch:
         """The wanted events of a JSON array; raises msgspec's errors where the text is not such an array."""
         batch = self._by_category(text)
-        return batch_of(_decode_general(text)) if batch is None else batch
+        return self.batch_of(_decode_general(text)) if batch is None else batch
+
+    def batch_of(self, events: Iterable[Event], /) -> Batch:
+        """The wanted ones of general events, each as its category's type."""
+        batch: Batch = {}
+        for event in events:
+            category = self.wanted.get(event.cat.lower())
+            if category is Category.FLOW or (category is not None and event.ph == "X"):
+                batch.setdefault(category, []).append(_specific(event, SHAPES[category]))
+        return batch
 
     def _by_category(self, text: Text) -> Batch | None:
         """The batch; None where only the general type can tell, or say where the text is wrong."""
         if self._lacks_categories:
             text = _with_categories(text)
         while len(self._categories) < _MOST_CATEGORIES:
-            decoder, wanted = _decoder(self._categories)
+            decoder, types = _decoder(self._categories, tuple(self.wanted.items()))
             try:
-                return _batch(decoder.decode(text), wanted)
+                return _batch(decoder.decode(text), types)
             except msgspec.ValidationError as error:
                 new = _NEW_CATEGORY.search(str(error))
                 if new is not None and new[1] not in self._categories:
@@ -103,26 +114,19 @@ _CATEGORISED = (
 )
 
 
-def batch_of(events: Iterable[Event], /) -> Batch:
-    """The wanted ones of general events, each as its category's type."""
-    batch: Batch = {}
-    for event in events:
-        category = CATEGORIES.get(event.cat) or CATEGORIES.get(event.cat.lower())
-        if category is not None and event.ph == "X":
-            batch.setdefault(category, []).append(_specific(event, SHAPES[category]))
-    return batch
-
-
 _decode_general = msgspec.json.Decoder(list[Event]).decode
 
 
 @functools.cache
-def _decoder(categories: frozenset[str]) -> tuple[msgspec.json.Decoder[list[Any]], dict[type, Category]]:
+def _decoder(
+    categories: frozenset[str], wanted: tuple[tuple[str, Category], ...]
+) -> tuple[msgspec.json.Decoder[list[Any]], dict[type, Category]]:
     """A decoder that knows these categories, and which of its types stand for wanted ones."""
+    by_name = dict(wanted)
     types = {}
     shells = []
     for number, name in enumerate(sorted(categories)):
-        category = CATEGORIES.get(name.lower())
+        category = by_name.get(name.lower())
         if category is None:
             shells.append(msgspec.defstruct(f"Shell{number}", [], tag=name, tag_field="cat", gc=False))
         else:
@@ -149,11 +153,9 @@ def _batch(events: Sequence[Any], wanted: dict[Any, Category]) -> Batch:
     return batch
 
 
-def _specific(
-    event: Event, shape: type[GpuEvent] | type[LaunchEvent] | type[HostEvent]
-) -> GpuEvent | LaunchEvent | HostEvent:
+def _specific(event: Event, shape: type[Specific]) -> Specific:
     fields = {field: getattr(event, field) for field in shape.__struct_fields__}
-    if shape is not HostEvent:
+    if shape in _ARGUMENTS:
         try:
             fields["args"] = _ARGUMENTS[shape].decode(event.args)
         except (msgspec.MsgspecError, RecursionError):

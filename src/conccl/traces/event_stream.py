@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from conccl.core.errors import TraceError
 from conccl.core.units import MIB, format_bytes
-from conccl.traces.event_decoder import EventDecoder, batch_of
-from conccl.traces.events import Batch, Event
+from conccl.traces.event_decoder import EventDecoder
+from conccl.traces.events import CATEGORIES, Batch, Category, Event
 from conccl.traces.metadata import NESTING, TOKEN, Metadata, depth_at, parse_metadata
 from conccl.traces.odd_events import read_odd_event
 from conccl.traces.unpacking import BLOCK, Bytes
@@ -39,7 +39,9 @@ class EventStream:
     Life: iterate once to the end, then read ``metadata``, ``truncated`` and ``odd_events``.
     """
 
-    def __init__(self, source: Bytes, /, *, path: str, block: int = BLOCK) -> None:
+    def __init__(
+        self, source: Bytes, /, *, path: str, block: int = BLOCK, wanted: Mapping[str, Category] = CATEGORIES
+    ) -> None:
         self.metadata = Metadata()
         self.truncated = ""
         """Empty, or where and how the file broke off; what came before was given."""
@@ -49,7 +51,7 @@ class EventStream:
         self._source = source
         self._path = path
         self._block = block
-        self._decode = EventDecoder()
+        self._decode = EventDecoder(wanted)
         self._text = bytearray(b"[")  # what is not decoded yet, behind a bracket that makes it an array
         self._offset = -1  # of that text in the file
         self._at_end = False
@@ -149,14 +151,14 @@ class EventStream:
         for start, stop, what in _scan(text, 1):
             end = stop
             if what is _Piece.ARRAY_END:
-                return batch_of(events), end, True
+                return self._decode.batch_of(events), end, True
             event = read_odd_event(text[start:stop]) if what is _Piece.OBJECT else None
             if event is None:
                 self._note_odd(start)
             else:
                 events.append(event)
         self._at_end = self._at_end or (end == 1 and len(text) > EVENT_LIMIT)
-        return batch_of(events), self._behind_comma(end), False
+        return self._decode.batch_of(events), self._behind_comma(end), False
 
     def _behind_comma(self, cut: int) -> int:
         """The place behind the comma that follows an event, if it is there."""

@@ -26,6 +26,7 @@ class Category(enum.Enum):
     GPU_LABEL = "label of GPU work"
     OP = "operator"
     SYNC = "synchronisation"
+    FLOW = "arrow from a launch to its GPU row"
 
 
 GPU_WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
@@ -56,6 +57,9 @@ CATEGORIES = {
     "gpu_sync": Category.SYNC,
 }
 """In lower case; old generations of Kineto capitalise some."""
+
+FLOW_CATEGORIES = {"ac2g": Category.FLOW, "async_cpu_to_gpu": Category.FLOW, "async": Category.FLOW}
+"""Wanted only where GPU rows carry no correlation."""
 
 
 class GpuArguments(msgspec.Struct, gc=False):
@@ -102,6 +106,7 @@ class Event(msgspec.Struct, gc=False):
     dur: msgspec.Raw = NOTHING
     pid: Any = None
     tid: Any = None
+    id: Any = None
     args: msgspec.Raw = NO_ARGUMENTS
 
 
@@ -140,7 +145,19 @@ class HostEvent(msgspec.Struct, gc=False):
     args: msgspec.Raw = NO_ARGUMENTS
 
 
-SHAPES: dict[Category, type[GpuEvent] | type[LaunchEvent] | type[HostEvent]] = {
+class FlowEvent(msgspec.Struct, gc=False):
+    """One end of an arrow: "s" where it starts, at the launch, "f" where it ends, at the GPU row."""
+
+    ph: str = ""
+    id: Any = None
+    ts: msgspec.Raw = NOTHING
+    pid: Any = None
+    tid: Any = None
+
+
+Specific = GpuEvent | LaunchEvent | HostEvent | FlowEvent
+
+SHAPES: dict[Category, type[Specific]] = {
     Category.KERNEL: GpuEvent,
     Category.MEMCPY: GpuEvent,
     Category.MEMSET: GpuEvent,
@@ -149,6 +166,7 @@ SHAPES: dict[Category, type[GpuEvent] | type[LaunchEvent] | type[HostEvent]] = {
     Category.GPU_LABEL: HostEvent,
     Category.OP: HostEvent,
     Category.SYNC: HostEvent,
+    Category.FLOW: FlowEvent,
 }
 """The type of each category's events."""
 

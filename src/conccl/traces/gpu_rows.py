@@ -47,6 +47,11 @@ class GpuRows:
         """The names of all kinds in one list, with their kinds."""
         return [(name, kind) for kind in RowKind for name in self.names[kind]]
 
+    @property
+    def lack_correlations(self) -> bool:
+        """Whether no row says which launch is its own."""
+        return not np.any(self.columns.array("correlation", dtype=np.int64) > 0)
+
     def name_numbers(self) -> Numbers:
         """The column ``name`` as indices into `all_names`."""
         before = np.cumsum([0, *(len(self.names[kind]) for kind in RowKind)])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from conccl.traces.assembly import Source, assemble
 from conccl.traces.classify import HostCopies
 from conccl.traces.event_stream import EventStream
-from conccl.traces.events import Category
+from conccl.traces.events import FLOW_CATEGORIES, Category
+from conccl.traces.flows import link_by_flows
 from conccl.traces.gpu_rows import GpuRows
 from conccl.traces.host_rows import HostRows
 from conccl.traces.rules import Rules, built_in_rules
@@ -21,14 +22,18 @@ def read_trace(
 
     Raises `TraceError` where nothing can be read. A file that breaks off yields what came before, marked so.
     """
+    rules = rules or built_in_rules()
     with open_bytes(file.path, member=file.member, offset=file.offset) as source:
-        return read_stream(source, file=file, rules=rules or built_in_rules(), host_copies=host_copies)
+        found = collect(source, file=file)
+    if found.gpu.lack_correlations and len(found.gpu.lanes):
+        with open_bytes(file.path, member=file.member, offset=file.offset) as source:
+            flows = EventStream(source, path=file.name, wanted=FLOW_CATEGORIES)
+            link_by_flows(flows, gpu=found.gpu, host=found.host)
+    return assemble(found, rules=rules, host_copies=host_copies)
 
 
-def read_stream(
-    source: Bytes, /, *, file: TraceFile, rules: Rules, host_copies: HostCopies
-) -> tuple[Trace, ...]:
-    """The traces in a stream of bytes that is this file's content."""
+def collect(source: Bytes, /, *, file: TraceFile) -> Source:
+    """What there is in a stream of bytes that is this file's content."""
     gpu, host = GpuRows(), HostRows()
     sync_rows = 0
     stream = EventStream(source, path=file.name)
@@ -36,20 +41,16 @@ def read_stream(
         gpu.append(batch)
         host.append(batch)
         sync_rows += len(batch.get(Category.SYNC, ()))
-    return assemble(
-        Source(
-            path=file.name,
-            rank=file.rank,
-            rank_source=file.rank_source,
-            world_size=file.world_size,
-            metadata=stream.metadata,
-            gpu=gpu,
-            host=host,
-            sync_rows=sync_rows,
-            odd_events=stream.odd_events,
-            first_odd_place=stream.first_odd_place,
-            truncated=stream.truncated,
-        ),
-        rules=rules,
-        host_copies=host_copies,
+    return Source(
+        path=file.name,
+        rank=file.rank,
+        rank_source=file.rank_source,
+        world_size=file.world_size,
+        metadata=stream.metadata,
+        gpu=gpu,
+        host=host,
+        sync_rows=sync_rows,
+        odd_events=stream.odd_events,
+        first_odd_place=stream.first_odd_place,
+        truncated=stream.truncated,
     )

@@ -38,6 +38,7 @@ def _event_of(fields: dict[str, Any]) -> Event:
         dur=_raw(fields["dur"]) if "dur" in fields else NOTHING,
         pid=fields.get("pid"),
         tid=fields.get("tid"),
+        id=fields.get("id"),
         args=_raw(fields["args"]) if "args" in fields else NO_ARGUMENTS,
     )
 
