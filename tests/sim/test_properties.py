@@ -1,5 +1,7 @@
 """What must hold for every plan: no free lunch, work conserved, more is never slower, always the same."""
 
+import dataclasses
+
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -28,7 +30,7 @@ def kernels(draw, kinds=2):
     """A kernel of CTAs of one or more kinds."""
     counts = st.integers(1, 900) | st.integers(1, 4).map(lambda waves: waves * 1600)
     groups = [CtaGroup(count=draw(counts), work=draw(works)) for _ in range(draw(st.integers(1, kinds)))]
-    return kernel_cost(
+    cost = kernel_cost(
         "k",
         device=device(),
         groups=tuple(groups),
@@ -36,6 +38,7 @@ def kernels(draw, kinds=2):
         fixed_ns=draw(st.floats(0, 100)),
         uncertainty=0.0,
     )
+    return dataclasses.replace(cost, workers=draw(st.sampled_from([0, 0, 100 * cost.ctas_per_sm])))
 
 
 def _longest_cta_ns(k) -> float:

@@ -111,6 +111,9 @@ class KernelCost:
     """What must stay in L2 for the HBM traffic to be no more than stated (at most the L2 traffic)."""
     cluster: int = 1
     """CTAs that start together or not at all."""
+    workers: int = 0
+    """CTAs of a persistent kernel, each of which goes from tile to tile: its first tile is its own, the next
+    is whichever is next. The groups are then tiles. 0: a CTA for each of what the groups count."""
 
     def __post_init__(self) -> None:
         if not self.groups or self.ctas_per_sm < 1:

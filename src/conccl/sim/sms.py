@@ -69,6 +69,7 @@ class Launch:
         "sms",
         "starts",
         "stops",
+        "unstarted",
         "watcher",
         "weight",
     )
@@ -107,7 +108,10 @@ class Launch:
         """Pieces that have ended when each part that is not complete yet is complete."""
         self.starts = (0, *self.stops)
         self.queue = _queue(kernel, starts=self.starts if self.closed and not persistent else (0,))
-        """CTAs that no SM has taken yet, in launch order, each with the part that it belongs to."""
+        """CTAs (or tiles) that no SM has taken yet, in launch order, each with its part."""
+        limit = kernel.ctas if sms is None else sms * self.ctas_per_sm
+        self.unstarted = min(kernel.workers, kernel.ctas, limit)
+        """Workers that are not resident yet; each of the queue's first tiles is for one of them."""
         self.cohorts: dict[Cohort, None] = {}
         self.finished = 0
         """Pieces that have ended."""
@@ -119,6 +123,35 @@ class Launch:
     def persistent(self) -> bool:
         """Whether its CTAs stay until the end."""
         return self.pieces > 1
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether its CTAs go from tile to tile."""
+        return self.kernel.workers > 0
+
+    @property
+    def wanting(self) -> int:
+        """CTAs that wait for an SM."""
+        return self.unstarted if self.has_workers else sum(count for count, _, _ in self.queue)
+
+    @property
+    def next_count(self) -> int:
+        """CTAs that can be placed now and ask for the same."""
+        if not self.queue:
+            return 0
+        return min(self.queue[0][0], self.unstarted) if self.has_workers else self.queue[0][0]
+
+    @property
+    def for_all(self) -> int:
+        """Tiles that any worker may take."""
+        return sum(count for count, _, _ in self.queue) - self.unstarted
+
+    def take(self, count: int, /) -> tuple[CtaWork, int]:
+        """Take so many of the first kind off the queue: what they ask for, and their part."""
+        waiting, work, part = self.queue.popleft()
+        if waiting > count:
+            self.queue.appendleft((waiting - count, work, part))
+        return work, part
 
 
 def _queue(kernel: KernelCost, *, starts: Sequence[int]) -> deque[tuple[int, CtaWork, int]]:
@@ -138,7 +171,7 @@ def _queue(kernel: KernelCost, *, starts: Sequence[int]) -> deque[tuple[int, Cta
 class SmClass:
     """SMs in the same state: the same CTAs resident, at the same point."""
 
-    __slots__ = ("cohorts", "count", "fresh", "partition", "room", "units")
+    __slots__ = ("cohorts", "count", "fresh", "parked", "partition", "room", "units")
 
     def __init__(self, *, count: int, partition: str | None, room: Room) -> None:
         self.count = count
@@ -147,6 +180,8 @@ class SmClass:
         self.cohorts: dict[Cohort, None] = {}
         self.fresh: dict[tuple[Launch, CtaWork, int], int] = {}
         """CTAs an SM that this instant's hand-out has put here."""
+        self.parked: list[tuple[Launch, int]] = []
+        """Workers without a tile: they stay until the others of their kernel are through."""
         self.units = Resource(name="sm", capacity=float(count))
 
     def held(self, launch: Launch, /) -> int:
@@ -199,7 +234,8 @@ class Sms:
         self._speed = speed
         self._alternates = device.cta_dispatch is CtaDispatch.ALTERNATING
         self._launches: dict[Launch, None] = {}
-        self._freed: dict[SmClass, list[Footprint]] = {}
+        self._leaving: dict[SmClass, list[Footprint]] = {}
+        self._going_on: list[tuple[SmClass, Launch, int]] = []
         room = empty(device)
         rest = device.sm_count - sum(partitions.values())
         pools: list[tuple[str | None, int]] = [*partitions.items(), (None, rest)]
@@ -227,7 +263,7 @@ class Sms:
     def _interrupt_those_behind(self, launch: Launch) -> None:
         """Give SMs back at the end of the present wave where someone with precedence waits for them."""
         for other in self._launches:
-            if other.persistent or not self._precedes(launch, other):
+            if other.persistent or other.has_workers or not self._precedes(launch, other):
                 continue
             for cohort in other.cohorts:
                 if cohort.flow is not None and _allows(cohort.class_, launch):
@@ -247,6 +283,8 @@ class Sms:
         cohort.reported = flow.pieces_done
         if launch.persistent and flow.pieces_done < launch.pieces:
             self._continue(cohort, flow)
+        elif launch.has_workers:
+            self._go_on(cohort, flow)
         else:
             self._leave(cohort, flow)
         while launch.stops and launch.finished >= launch.stops[0]:
@@ -267,26 +305,39 @@ class Sms:
             flow.goal = self._persistent_goal(cohort)
             self._network.touch(flow)
 
+    def _go_on(self, cohort: Cohort, flow: Flow) -> None:
+        """Workers keep their SMs and take the next tiles when everyone is counted."""
+        self._forget(cohort, flow)
+        self._going_on.append((cohort.class_, cohort.launch, cohort.per_sm))
+
     def _leave(self, cohort: Cohort, flow: Flow) -> None:
+        self._forget(cohort, flow)
+        footprints = [cohort.launch.kernel.footprint] * cohort.per_sm
+        self._leaving.setdefault(cohort.class_, []).extend(footprints)
+
+    def _forget(self, cohort: Cohort, flow: Flow) -> None:
         self._network.remove(flow)
-        launch, class_ = cohort.launch, cohort.class_
-        del launch.cohorts[cohort]
-        del class_.cohorts[cohort]
-        self._freed.setdefault(class_, []).extend([launch.kernel.footprint] * cohort.per_sm)
+        del cohort.launch.cohorts[cohort]
+        del cohort.class_.cohorts[cohort]
 
     # SMs are handed out
 
     def _hand_out(self) -> None:
         """Give every pending CTA that an SM takes to it: the end of an instant."""
-        freed, self._freed = self._freed, {}
+        going_on, self._going_on = self._going_on, []
+        for class_, launch, per_sm in going_on:
+            self._take_tiles(class_, launch, per_sm=per_sm)
+        self._release_parked()
         pending = self._pending()
         waiting = [launch for launch in pending if launch.pending_since_ns < self._engine.now_ns]
         if (
             self._alternates
         ):  # taking turns, a kernel of few CTAs has placed them all when one of many has begun
-            waiting.sort(key=lambda one: (one.order[0], sum(ctas for ctas, _, _ in one.queue)))
-        for class_, leaving in freed.items():
-            self._free(class_, leaving=leaving, pending=waiting)
+            waiting.sort(key=lambda one: (one.order[0], one.wanting))
+        freed = bool(self._leaving)
+        while self._leaving:
+            class_ = next(iter(self._leaving))
+            self._free(class_, leaving=self._leaving.pop(class_), pending=waiting)
         for launch in pending:
             self._spread(launch)
             if self._holds_up(launch):
@@ -298,8 +349,37 @@ class Sms:
         if freed:
             self._join_idle()
 
+    def _take_tiles(self, class_: SmClass, launch: Launch, *, per_sm: int) -> None:
+        """Workers take the tiles that are left for all, evenly over the SMs; the others are parked."""
+        todo = deque([(class_, per_sm)])
+        while todo:
+            one, workers = todo.popleft()
+            tiles = min(launch.queue[0][0], launch.for_all) if launch.queue else 0
+            if tiles <= 0:
+                one.parked.append((launch, workers))
+                continue
+            each, more = divmod(min(tiles, workers * one.count), one.count)
+            if more:  # so many SMs have one more than the others
+                todo.append((one, workers))
+                one, each = self._split(one, more), each + 1
+            work, part = launch.take(each * one.count)
+            one.fresh[launch, work, part] = one.fresh.get((launch, work, part), 0) + each
+            if each < workers:
+                todo.append((one, workers - each))
+
+    def _release_parked(self) -> None:
+        """Workers leave together, when the last of their kernel's tiles under way is done."""
+        busy = {launch for class_ in self._classes for launch, _, _ in class_.fresh}
+        for class_ in self._classes:
+            stay = [one for one in class_.parked if one[0].cohorts or one[0] in busy]
+            for launch, per_sm in class_.parked:
+                if not launch.cohorts and launch not in busy:
+                    footprints = [launch.kernel.footprint] * per_sm
+                    self._leaving.setdefault(class_, []).extend(footprints)
+            class_.parked = stay
+
     def _pending(self) -> list[Launch]:
-        return sorted((launch for launch in self._launches if launch.queue), key=lambda one: one.order)
+        return sorted((launch for launch in self._launches if launch.wanting), key=lambda one: one.order)
 
     def _free(self, class_: SmClass, *, leaving: list[Footprint], pending: list[Launch]) -> None:
         """Take a wave's CTAs off its SMs, one an SM at a time, and let the next ones in behind each."""
@@ -314,7 +394,7 @@ class Sms:
 
     def _holds_up(self, launch: Launch) -> bool:
         """Whether kernels behind it must wait: only the first kernel with CTAs pending is handed out."""
-        if not launch.queue or self._alternates:
+        if not launch.wanting or self._alternates:
             return False
         return launch.partition is None and self._sms_held(launch) < launch.sms
 
@@ -322,11 +402,11 @@ class Sms:
         """SM after SM as full as it gets; the classes that this one falls into."""
         done: list[SmClass] = []
         rest: SmClass | None = class_
-        while rest is not None and launch.queue:
+        while rest is not None and launch.next_count:
             per_sm = self._fit(rest, launch)
             if per_sm == 0:
                 break
-            count = launch.queue[0][0]
+            count = launch.next_count
             sms = min(max(1, count // per_sm), rest.count, self._sms_allowed(rest, launch))
             if sms < 1:
                 break
@@ -338,13 +418,13 @@ class Sms:
 
     def _spread(self, launch: Launch) -> None:
         """One CTA an SM at a time, the emptiest SMs first."""
-        while launch.queue:
+        while launch.next_count:
             open_ = [class_ for class_ in self._classes if self._fit(class_, launch) > 0]
             open_ = [class_ for class_ in open_ if self._sms_allowed(class_, launch) > 0]
             if not open_:
                 return
             class_ = min(open_, key=lambda one: -one.room[0])
-            count = launch.queue[0][0]
+            count = launch.next_count
             sms = min(count, class_.count, self._sms_allowed(class_, launch))
             taken = class_ if sms == class_.count else self._split(class_, sms)
             self._place(taken, launch, per_sm=1)
@@ -352,7 +432,11 @@ class Sms:
     def _spread_what_lies_ahead(self) -> None:
         """Give SMs that nobody pending takes to CTAs that a cohort has set aside for its later waves."""
         for launch in sorted(self._launches, key=lambda one: one.order):
-            if launch.persistent or not any(self._fit(class_, launch) for class_ in self._classes):
+            if (
+                launch.persistent
+                or launch.has_workers
+                or not any(self._fit(class_, launch) for class_ in self._classes)
+            ):
                 continue
             for cohort in launch.cohorts:
                 if cohort.flow is not None:
@@ -375,10 +459,10 @@ class Sms:
         return sum(class_.count for class_ in self._classes if class_.held(launch))
 
     def _place(self, class_: SmClass, launch: Launch, *, per_sm: int) -> None:
-        count, work, part = launch.queue.popleft()
-        taken = per_sm * class_.count
-        if count > taken:
-            launch.queue.appendleft((count - taken, work, part))
+        placed = per_sm * class_.count
+        work, part = launch.take(placed)
+        if launch.has_workers:
+            launch.unstarted -= placed
         class_.room = without(class_.room, footprint=launch.kernel.footprint, ctas=per_sm)
         key = (launch, work, part)
         class_.fresh[key] = class_.fresh.get(key, 0) + per_sm
@@ -387,12 +471,15 @@ class Sms:
         """A class of its own for some of the SMs."""
         other = SmClass(count=sms, partition=class_.partition, room=class_.room)
         other.fresh = dict(class_.fresh)
+        other.parked = list(class_.parked)
         share = sms / class_.count
         for cohort in class_.cohorts:
             self._split_cohort(cohort, into=other, share=share)
         class_.count -= sms
         class_.units.capacity = float(class_.count)
         self._classes.append(other)
+        if class_ in self._leaving:
+            self._leaving[other] = list(self._leaving[class_])
         return other
 
     def _split_cohort(self, cohort: Cohort, *, into: SmClass, share: float) -> None:
@@ -415,7 +502,7 @@ class Sms:
         idle: dict[str | None, SmClass] = {}
         kept = []
         for class_ in self._classes:
-            if class_.cohorts:
+            if class_.cohorts or class_.parked:
                 kept.append(class_)
             elif class_.partition in idle:
                 idle[class_.partition].count += class_.count
@@ -505,9 +592,9 @@ class Sms:
         launch = cohort.launch
         if not launch.queue or launch.queue[0][1:] != (cohort.work, cohort.part):
             return 1
-        if any(self._is_waiting_before(other, cohort) for other in self._launches):
+        waiting = min(launch.queue[0][0], launch.for_all) if launch.has_workers else launch.queue[0][0] - 1
+        if not launch.has_workers and any(self._is_waiting_before(one, cohort) for one in self._launches):
             return 1
-        waiting = launch.queue[0][0] - 1
         if len(launch.cohorts) > 1:  # the others draw from the queue too: half of one's share at a time
             together = sum(other.ctas for other in launch.cohorts)
             waiting = waiting * cohort.ctas // (2 * together)
@@ -516,9 +603,7 @@ class Sms:
             missing = launch.stops[0] - launch.finished
             waves = min(waves, max(0, -(-missing // cohort.ctas) - 1))
         if waves:
-            count, work, part = launch.queue.popleft()
-            if count > waves * cohort.ctas:
-                launch.queue.appendleft((count - waves * cohort.ctas, work, part))
+            launch.take(waves * cohort.ctas)
         return 1 + waves
 
     def _is_waiting_before(self, other: Launch, cohort: Cohort) -> bool:
