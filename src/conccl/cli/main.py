@@ -14,6 +14,7 @@ from conccl.cli.characterize import characterize
 from conccl.cli.devices import devices
 from conccl.cli.predict import predict
 from conccl.cli.sample import app as sample
+from conccl.cli.simulate import simulate
 from conccl.core.errors import ConcclError
 
 COMMANDS: dict[str, Callable[..., Any]] = {
@@ -21,6 +22,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "characterize": characterize,
     "devices": devices,
     "predict": predict,
+    "simulate": simulate,
 }
 """Command word -> function; its docstring is the help text."""
 
