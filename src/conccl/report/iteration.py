@@ -69,22 +69,18 @@ def render_iterations(
         if degree > 1
     )
     what = f"{batch.sequences} x {batch.length} tokens, {batch.phase.value}"
-    table = Table(box=box.SIMPLE)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("device")
-    for column in ("GPUs", "iteration", "exposed communication", "bubble", "MFU", "tokens/s"):
-        table.add_column(column, justify="right")
+    for column in ("GPUs", "iteration", "exposed", "bubble", "MFU", "tokens/s"):
+        table.add_column(column, justify="right", no_wrap=True)
     for name, device, iteration in found:
         table.add_row(
             name or device.name,
             str(iteration.gpus),
             format_ns(iteration.iteration_ns),
-            _share(iteration.exposed_communication_ns, iteration.iteration_ns),
-            _share(iteration.bubble_ns, iteration.iteration_ns),
+            format_share(iteration.exposed_communication_ns / iteration.iteration_ns),
+            format_share(iteration.bubble_ns / iteration.iteration_ns),
             format_share(iteration.mfu) if batch.phase is not Phase.DECODE else "-",
             f"{tokens_per_second(workload, iteration):,.0f}",
         )
     return Group(f"{workload.model.name}: {what}{'; ' + degrees if degrees else ''} (simulated)", table)
-
-
-def _share(part_ns: int, whole_ns: int) -> str:
-    return f"{format_ns(part_ns)} ({format_share(part_ns / whole_ns)})" if whole_ns else "-"

@@ -1,0 +1,82 @@
+"""`conccl simulate` for models: contract, plausibility, and what is said of parallelism that does not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from conccl.cli.main import app
+from conccl.core.errors import InputError, UnknownNameError
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(app, ["simulate", *map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def document(*arguments: object) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run(*arguments, "--format", "json"))
+    return found
+
+
+LLAMA = ("llama3-70b", "--tp", 8, "--fsdp", 8, "--length", 8192, "--device", "h200-sxm")
+
+
+def test_keys_are_the_contract() -> None:
+    found = document(*LLAMA)
+    assert found["schema"] == "conccl.simulate/1"
+    assert (found["executor"], found["device"], found["gpus"]) == ("sim", "h200-sxm", 64)
+    for key in ("iteration_ns", "kernel_ns", "kernels", "exposed_communication_ns"):
+        assert isinstance(found[key], int), key
+    assert found["unmodelled"] == []
+
+
+def test_training_reaches_a_plausible_share_of_peak() -> None:
+    """Published runs of such models on such GPUs reach 35 to 55 % of peak."""
+    assert 0.3 < document(*LLAMA)["mfu"] < 0.6
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    assert run(*LLAMA, "--format", "json") == run(*LLAMA, "--format", "json")
+
+
+def test_a_faster_link_hides_more() -> None:
+    found = document(*LLAMA, "--vary", "device.peer_link.out_bandwidth=225e9,450e9,900e9")
+    exposed = [each["exposed_communication_ns"] for each in found["variations"]]
+    assert exposed == sorted(exposed, reverse=True)
+    assert exposed[0] > exposed[-1]
+
+
+def test_a_table_for_people() -> None:
+    text = run(*LLAMA)
+    assert "llama3-70b: 1 x 8192 tokens, training; tp 8, fsdp 8 (simulated)" in text
+
+
+def test_layers_as_a_trace(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    run(*LLAMA, "--perfetto", path)
+    names = {event["name"] for event in json.loads(path.read_text())["traceEvents"]}
+    assert "0.attention.qkv" in names
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (["llama3-7b", "--device", "h200-sxm"], UnknownNameError, "llama3-8b"),
+        (["llama3-8b", "--device", "h201"], UnknownNameError, "h200-sxm"),
+        (["llama3-8b", "--device", "h200-sxm", "--tp", "3"], InputError, "These fit: 1, 2, 4"),
+        (["llama3-8b", "--device", "h200-sxm", "--gpus", "6"], InputError, "not 6"),
+        (["llama3-405b", "--device", "h200-sxm"], InputError, "are missing"),
+        (["llama3-8b", "--device", "h200-sxm", "--length", "0"], InputError, "both must be 1 or more"),
+        (["llama3-8b", "--device", "h200-sxm", "--phase", "serve"], UnknownNameError, "prefill"),
+    ],
+)
+def test_what_does_not_fit_is_explained(arguments: list[str], error: type[InputError], message: str) -> None:
+    with pytest.raises(error, match=message) as raised:
+        CliRunner().invoke(app, ["simulate", *arguments], catch_exceptions=False)
+    assert raised.value.exit_code == 2
