@@ -119,14 +119,18 @@ def gemm_family_names(family: str) -> list[str]:
     return [f"gemm.{family}.{name}" for name in ("rate_share", "step_ns", "latency_ns", "hbm_share")]
 
 
-def fit_gemm(device: Device) -> None:
+def fit_gemm(device: Device, *, only: str = "") -> None:
     """All constants on aligned GEMMs, bursts and a few under sustained load, then each other family's own."""
     bursts = cost_data.measured("gemm")
     sustained = [row for row in cost_data.measured("sustained") if isinstance(row.op, Gemm)]
     seen = [row for row in bursts if not row.unseen]
     seen_sustained = [row for row in sustained if not row.unseen]
     constants: dict[str, float] = {}
-    for family in ("aligned", "tf32", "narrow", "scalar", "turned", "vector"):
+    for family in GEMM_FAMILIES:
+        if not family.startswith(only):
+            names = gemm_family_names(family) + (GEMM_EVERY if family == "aligned" else [])
+            constants |= {name: constant(device, name) for name in names}
+            continue
         rows = [row for row in seen if family_of(row.op, device) == family]
         weights = [1.0] * len(rows)
         names = gemm_family_names(family)
@@ -144,12 +148,16 @@ def fit_gemm(device: Device) -> None:
         ("sustained", sustained),
     ):
         print(title, cost_data.errors(rows, gemm_ns([row.op for row in rows], device) / 1e3))
-    unseen = [row for row in bursts if row.unseen]
-    constants["gemm.uncertainty"] = round(
-        cost_data.errors(unseen, gemm_ns([row.op for row in unseen], device) / 1e3)["mape"] / 100, 3
-    )
+    for family in GEMM_FAMILIES:
+        unseen = [row for row in bursts if row.unseen and family_of(row.op, device) == family]
+        found = cost_data.errors(unseen, gemm_ns([row.op for row in unseen], device) / 1e3)
+        print(f"{family:8s} unseen {found['rows']:4d} {found['mape']:5.1f} %")
+        constants[f"gemm.{family}.uncertainty"] = round(found["mape"] / 100, 3)
     written(FOLDER / f"{device.name}.toml", "gemm", constants, source=_source("gemm and sustained"))
+    fit_group(device, ("gemv",), [row for row in bursts if family_of(row.op, device) == "gemv"])
 
+
+GEMM_FAMILIES = ("aligned", "tf32", "narrow", "scalar", "turned", "vector")
 
 SUSTAINED_WEIGHT = 1.5
 """How much a row under sustained load counts beside a burst; models lie between the two."""
@@ -180,7 +188,6 @@ OP_GROUPS: tuple[tuple[str, ...], ...] = (
     ("strided",),
     ("transposed",),
     ("joined",),
-    ("gemv",),
     ("indexed",),
     ("expanded",),
     ("reduce_rows",),
@@ -336,20 +343,20 @@ def today() -> str:
     return dt.date.today().isoformat()
 
 
-FITS = {"collectives": fit_collectives, "gemm": fit_gemm}
+FITS = {"gemm": fit_gemm, "ops": fit_ops}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("model", choices=[*FITS, "ops"])
+    parser.add_argument("model", choices=["collectives", *FITS])
     parser.add_argument("device")
-    parser.add_argument("--only", default="", help="of ops: kinds that begin so")
+    parser.add_argument("--only", default="", help="kinds that begin so, or one family of GEMMs")
     given = parser.parse_args()
     device = load_device(given.device)
-    if given.model == "ops":
-        fit_ops(device, only=given.only)
+    if given.model == "collectives":
+        fit_collectives(device)
     else:
-        FITS[given.model](device)
+        FITS[given.model](device, only=given.only)
 
 
 if __name__ == "__main__":

@@ -74,6 +74,7 @@ def _gemm(family: str, /, *, rate: float, step: float, latency: float, hbm: floa
         step_ns=(step, *_NS, "the least that a step of the K loop takes"),
         latency_ns=(latency, *_NS, "memory latency that a tile's stages hide"),
         hbm_share=(hbm, *_SHARE, "of the bandwidth that the best kernels reach"),
+        uncertainty=(0.15, 0.001, 10.0, "relative error with another device's constants"),
     )
 
 
@@ -285,7 +286,6 @@ CONSTANTS: dict[str, Constant] = {
         sustained_share=(0.69, *_SHARE, "the same of long ones"),
         sustained_ns=(2e6, 1e3, 1e9, "how long a kernel is that lies between the two"),
         odd_tile=(0.02, 0.001, 1.0, "what a tile that is no multiple of 64 must gain to be chosen"),
-        uncertainty=(0.15, 0.001, 10.0, "relative error with another device's constants"),
     ),
     **_protocols(
         "ring",

@@ -83,12 +83,16 @@ def _row_alignment(op: Gemm | GroupedGemm) -> int:
 
 
 def _candidates(family: str, device: Device, *, splits: bool) -> Tiles:
-    return _known_candidates(family == "aligned" and is_wide(device), device.shared_memory_nbytes, splits)
+    kind = "wide" if family == "aligned" and is_wide(device) else family
+    return _known_candidates(kind, device.shared_memory_nbytes, splits)
 
 
 @functools.cache
-def _known_candidates(wide: bool, shared_memory_nbytes: int, splits: bool) -> Tiles:
-    tiles = wide_tiles(shared_memory_nbytes) if wide else square_tiles(shared_memory_nbytes)
+def _known_candidates(kind: str, shared_memory_nbytes: int, splits: bool) -> Tiles:
+    if kind == "wide":
+        tiles = wide_tiles(shared_memory_nbytes)
+    else:  # kernels without matrix units stage little in shared memory
+        tiles = square_tiles(shared_memory_nbytes, shared=kind == "vector")
     return tiles if splits else tiles.where(tiles.split == 1)
 
 
@@ -184,14 +188,14 @@ def _kernels(
         row_tiles = np.ceil(group_rows / tiles.m).sum(axis=0, keepdims=True)
     _, chosen, found = _best(shapes, tiles, device, family=family, peak=peak, row_tiles=row_tiles)
     tile = int(chosen[0])
-    kernel = _main_kernel(op, device, tiles, tile, found, name=f"gemm_{family}")
+    kernel = _main_kernel(op, device, tiles, tile, found, family=family)
     if tiles.split[tile] == 1:
         return (kernel,)
-    return (kernel, _adding_kernel(op, device, found, tile, split=int(tiles.split[tile])))
+    return (kernel, _adding_kernel(op, device, found, tile, split=int(tiles.split[tile]), family=family))
 
 
 def _main_kernel(
-    op: Gemm | GroupedGemm, device: Device, tiles: Tiles, tile: int, found: Estimate, *, name: str
+    op: Gemm | GroupedGemm, device: Device, tiles: Tiles, tile: int, found: Estimate, *, family: str
 ) -> KernelCost:
     """CTAs of one tile each, which take as long as the estimate says with the whole device."""
     count = round(_pick(found.tiles, tile))
@@ -201,11 +205,13 @@ def _main_kernel(
     memory_ns = min(_pick(found.memory_ns, tile), body_ns)
     steps = _pick(found.steps, tile)
     line_nbytes = float(tiles.m[tile] + tiles.n[tile]) * BLOCK_NBYTES
-    least_ns = least_ns_for(body_ns, count=count, slots=device.sm_count, memory_ns=memory_ns)
+    resident = int(tiles.resident[tile])
+    slots = device.sm_count * resident
+    least_ns = least_ns_for(body_ns, count=count, slots=slots, memory_ns=memory_ns)
     reached = device.hbm_bandwidth * device.hbm_efficiency / 1e9
     work = CtaWork(
         least_ns=least_ns,
-        sm_ns=min(steps * _pick(found.matrix_ns, tile), least_ns),
+        sm_ns=min(steps * _pick(found.matrix_ns, tile), least_ns / resident),
         hbm_read_nbytes=read / count,
         hbm_write_nbytes=written / count,
         hbm_share=(read + written) / (memory_ns * reached),
@@ -213,25 +219,27 @@ def _main_kernel(
         flops=op.flops / count,
     )
     footprint = Footprint(
-        threads=384 if is_wide(device) else 256,
-        registers=device.registers_per_sm,
-        shared_memory_nbytes=min(round(float(tiles.stages[tile]) * line_nbytes), device.shared_memory_nbytes),
+        threads=min(384 if is_wide(device) else 256, device.threads_per_sm // resident),
+        registers=device.registers_per_sm // resident,
+        shared_memory_nbytes=min(
+            round(float(tiles.stages[tile]) * line_nbytes), device.shared_memory_nbytes // resident
+        ),
     )
     return kernel_cost(
-        f"{name}_{tiles.m[tile]:.0f}x{tiles.n[tile]:.0f}",
+        f"gemm_{family}_{tiles.m[tile]:.0f}x{tiles.n[tile]:.0f}",
         device=device,
         groups=(CtaGroup(count=count, work=work),),
         footprint=footprint,
-        ctas_per_sm=1,
+        ctas_per_sm=resident,
         fixed_ns=fixed_ns,
-        uncertainty=constant(device, "gemm.uncertainty"),
+        uncertainty=constant(device, f"gemm.{family}.uncertainty"),
         model="gemm",
-        l2_footprint_nbytes=min(steps * line_nbytes * min(count, device.sm_count), op.nbytes),
+        l2_footprint_nbytes=min(steps * line_nbytes * min(count, slots), op.nbytes),
     )
 
 
 def _adding_kernel(
-    op: Gemm | GroupedGemm, device: Device, found: Estimate, tile: int, *, split: int
+    op: Gemm | GroupedGemm, device: Device, found: Estimate, tile: int, *, split: int, family: str
 ) -> KernelCost:
     """A pass over the parts of a split K loop: read, added, written."""
     outputs = op.m * op.n * op.batch if isinstance(op, Gemm) else sum(op.rows) * op.n
@@ -251,7 +259,7 @@ def _adding_kernel(
         groups=(CtaGroup(count=count, work=work),),
         footprint=footprint,
         fixed_ns=start_ns,
-        uncertainty=constant(device, "gemm.uncertainty"),
+        uncertainty=constant(device, f"gemm.{family}.uncertainty"),
         model="gemm",
     )
 

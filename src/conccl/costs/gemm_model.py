@@ -113,12 +113,14 @@ def estimate(shapes: Shapes, tiles: Tiles, rate: Rates, /, *, row_tiles: Numbers
     units = rows * cols * batch * tiles.split
     block = BLOCK_NBYTES / in_nbytes
     steps = np.ceil(np.ceil(k / block) / tiles.split)
-    rounds = np.ceil(units / rate.sms)
-    active = np.minimum(units, rate.sms)
+    slots = rate.sms * tiles.resident
+    rounds = np.ceil(units / slots)
+    active = np.minimum(units, slots)
     matrix_ns = tiles.m * tiles.n * tiles.slowdown * (2 * block / rate.sm_flops)
+    sharers = np.minimum(np.maximum(np.ceil(units / rate.sms), 1), tiles.resident)
     line_nbytes = (tiles.m + tiles.n) * BLOCK_NBYTES
     step_ns = _slowest(
-        matrix_ns,
+        matrix_ns * sharers,
         line_nbytes * (active / rate.l2),
         np.maximum(rate.latency_ns / tiles.stages, rate.step_ns),
     )

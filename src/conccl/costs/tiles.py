@@ -29,6 +29,12 @@ RESERVED_NBYTES = 15 << 10
 MOST_OUTPUTS = 40_960
 """Outputs of one tile: what two warpgroups' registers hold (128 x 320, 160 x 256)."""
 
+SM_OUTPUTS = 32_768
+"""Outputs that the registers of an SM hold beside what loads and addresses need."""
+
+MOST_RESIDENT = 8
+"""CTAs of the smallest tiles on an SM."""
+
 MOST_STAGES = 16
 
 
@@ -48,6 +54,8 @@ class Tiles:
     """Parts that the K loop is cut into."""
     odd: Numbers
     """1 where a side is no multiple of 64, 0 elsewhere."""
+    resident: Numbers
+    """CTAs that an SM holds at once."""
 
     def __len__(self) -> int:
         return len(self.m)
@@ -62,6 +70,7 @@ class Tiles:
             paired=self.paired[keep],
             split=self.split[keep],
             odd=self.odd[keep],
+            resident=self.resident[keep],
         )
 
 
@@ -86,19 +95,24 @@ def wide_tiles(shared_memory_nbytes: int, /) -> Tiles:
     stages = _stages(m, n, shared_memory_nbytes - RESERVED_NBYTES)
     keep = stages >= 2
     slowdown = np.minimum(_wide_slowdown(m, n), _wide_slowdown(n, m))
-    return _with_splits(m, n, stages=stages, slowdown=slowdown, paired=m * n > MOST_OUTPUTS / 2).where(
-        np.tile(keep, len(SPLITS))
-    )
+    paired = m * n > MOST_OUTPUTS / 2
+    tiles = _with_splits(m, n, stages=stages, slowdown=slowdown, paired=paired, resident=np.ones_like(m))
+    return tiles.where(np.tile(keep, len(SPLITS)))
 
 
 @functools.cache
-def square_tiles(shared_memory_nbytes: int, /) -> Tiles:
-    """Powers of two from 32 to 256."""
+def square_tiles(shared_memory_nbytes: int, /, *, shared: bool = False) -> Tiles:
+    """Powers of two from 32 to 256; ``shared``: small ones leave room on their SM for others."""
     sides = (32, 64, 128, 256)
     m, n = _sides({(m, n) for m in sides for n in sides if m * n <= 32_768})
     stages = np.maximum(_stages(m, n, shared_memory_nbytes // 2), 2)
     return _with_splits(
-        m, n, stages=np.minimum(stages, 6), slowdown=np.ones_like(m), paired=m * n >= 128 * 128
+        m,
+        n,
+        stages=np.minimum(stages, 6),
+        slowdown=np.ones_like(m),
+        paired=m * n >= 128 * 128,
+        resident=np.clip(np.floor(SM_OUTPUTS / (m * n)), 1, MOST_RESIDENT if shared else 1),
     )
 
 
@@ -122,7 +136,13 @@ def _wide_slowdown(long: Numbers, short: Numbers) -> Numbers:
 
 
 def _with_splits(
-    m: Numbers, n: Numbers, *, stages: Numbers, slowdown: Numbers, paired: npt.NDArray[np.bool_]
+    m: Numbers,
+    n: Numbers,
+    *,
+    stages: Numbers,
+    slowdown: Numbers,
+    paired: npt.NDArray[np.bool_],
+    resident: Numbers,
 ) -> Tiles:
     """Every tile once for each way to split the K loop; the ones without a split first."""
     times = len(SPLITS)
@@ -133,5 +153,6 @@ def _with_splits(
         slowdown=np.tile(slowdown, times),
         paired=np.tile(paired, times),
         split=np.repeat(np.array(SPLITS, dtype=np.float64), len(m)),
+        resident=np.tile(resident, times),
         odd=np.tile(((m % 64 != 0) | (n % 64 != 0)).astype(np.float64), times),
     )
