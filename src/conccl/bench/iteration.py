@@ -96,7 +96,8 @@ def simulate_iteration(workload: Workload, /, *, executor: Executor, device: Dev
         busy += _last_reduction(workload, executor=executor, layers=layers)
         busy += _cost(executor.run(update_plan(workload)))
     transfer_ns = _transfer_ns(workload, executor=executor)
-    bubble_ns = (parallelism.pp - 1) * (layers.span_ns + 2 * transfer_ns)
+    # interleaved stages fill and drain in that many smaller steps (arXiv:2104.04473, section 2.2)
+    bubble_ns = (parallelism.pp - 1) * (layers.span_ns / parallelism.interleaving + 2 * transfer_ns)
     iteration_ns = busy.span_ns + bubble_ns
     possible = parallelism.tp * parallelism.pp * device.peak_flops[DType.BF16] * iteration_ns / 1e9
     return Iteration(

@@ -19,6 +19,11 @@ Sequences = Annotated[int, typer.Option("--sequences", help="Sequences of one mi
 Length = Annotated[
     int, typer.Option("--length", help="Tokens of a sequence; decoding: already in the cache.")
 ]
+Interleaving = Annotated[int, typer.Option("--interleaving", help="Virtual pipeline stages of each GPU.")]
+RecomputeName = Annotated[
+    str, typer.Option("--recompute", help="none, attention or full: computed again going backward.")
+]
+AttentionName = Annotated[str, typer.Option("--attention", help="fused or unfused kernels.")]
 PhaseName = Annotated[str, typer.Option("--phase", help="training, prefill or decode.")]
 
 
@@ -32,6 +37,9 @@ def workload_of(
     fsdp: int = 1,
     ep: int = 1,
     microbatches: int = 1,
+    interleaving: int = 1,
+    recompute: str = "none",
+    attention: str = "fused",
     sequences: int = 1,
     length: int = 4096,
     phase: str = "training",
@@ -42,15 +50,25 @@ def workload_of(
     from conccl.workloads.layers import Batch, Phase  # noqa: PLC0415
     from conccl.workloads.models import model  # noqa: PLC0415
     from conccl.workloads.parallel import Parallelism  # noqa: PLC0415
-    from conccl.workloads.steps import Workload  # noqa: PLC0415
+    from conccl.workloads.steps import AttentionKernels, Recompute, Workload  # noqa: PLC0415
 
     if phase not in set(Phase):
         raise UnknownNameError(kind="phase", name=phase, known=[one.value for one in Phase])
+    if recompute not in set(Recompute):
+        raise UnknownNameError(kind="recomputation", name=recompute, known=[one.value for one in Recompute])
+    if attention not in set(AttentionKernels):
+        raise UnknownNameError(
+            kind="attention", name=attention, known=[one.value for one in AttentionKernels]
+        )
     found = model(name)
-    parallelism = Parallelism(tp=tp, pp=pp, dp=dp, fsdp=fsdp, ep=ep, microbatches=microbatches)
+    parallelism = Parallelism(
+        tp=tp, pp=pp, dp=dp, fsdp=fsdp, ep=ep, microbatches=microbatches, interleaving=interleaving
+    )
     parallelism.require_fits(found, gpus=gpus)
     return Workload(
         model=found,
         parallelism=parallelism,
         batch=Batch(sequences=sequences, length=length, phase=Phase(phase)),
+        recompute=Recompute(recompute),
+        attention=AttentionKernels(attention),
     )

@@ -29,11 +29,13 @@ class Parallelism:
     fsdp: int = 1
     ep: int = 1
     microbatches: int = 1
+    interleaving: int = 1
+    """Virtual pipeline stages of each GPU (Narayanan et al. 2021, arXiv:2104.04473, section 2.2)."""
     sequence_parallel: bool = True
     """With tp > 1: norms on a slice of the sequence, so all-reduces become reduce-scatter and all-gather."""
 
     def __post_init__(self) -> None:
-        for field in ("tp", "pp", "dp", "fsdp", "ep", "microbatches"):
+        for field in ("tp", "pp", "dp", "fsdp", "ep", "microbatches", "interleaving"):
             if getattr(self, field) < 1:
                 raise InputError(f"--{field} is {getattr(self, field)}; it must be 1 or more.")
 
@@ -46,6 +48,10 @@ class Parallelism:
         """Raise an InputError that says which sizes fit, unless every degree divides what it splits."""
         _require_divides("tp", self.tp, **{"heads": model.heads, "feed-forward width": model.ffn})
         _require_divides("pp", self.pp, layers=model.layers)
+        if self.interleaving > 1:
+            _require_divides(
+                "interleaving", self.interleaving, **{"layers of a stage": model.layers // self.pp}
+            )
         if self.ep > 1:
             if not model.experts:
                 raise InputError(f"--ep {self.ep}: {model.name} has no experts. Leave --ep out.")

@@ -8,11 +8,12 @@ layer ahead), one to reduce gradients behind the layer that made them.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from conccl.core.kinds import CollectiveKind, Fusion, OptimizerKind, Pass, RowwiseKind
-from conccl.core.ops import Collective, Gather, Gemm, Op, OptimizerStep, Rowwise
+from conccl.core.ops import Attention, Collective, Gather, Gemm, Op, OptimizerStep, Rowwise
 from conccl.core.plan import Dependency, Plan, Side, Task
 from conccl.workloads.layers import (
     NBYTES,
@@ -26,10 +27,28 @@ from conccl.workloads.layers import (
 )
 from conccl.workloads.models import Transformer
 from conccl.workloads.parallel import Parallelism
+from conccl.workloads.unfused import unfused
 
 COMPUTE_LANE = "compute"
 GATHER_LANE = "gather"
 SCATTER_LANE = "scatter"
+
+
+class Recompute(enum.StrEnum):
+    """What going backward computes again instead of keeping it (arXiv:2205.05198)."""
+
+    NONE = "none"
+    ATTENTION = "attention"
+    """The attention core alone: selective recomputation."""
+    FULL = "full"
+    """Every layer, from its input."""
+
+
+class AttentionKernels(enum.StrEnum):
+    """Whether attention is one kernel each way, or one for each of its steps."""
+
+    FUSED = "fused"
+    UNFUSED = "unfused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +58,8 @@ class Workload:
     model: Transformer
     parallelism: Parallelism
     batch: Batch
+    recompute: Recompute = Recompute.NONE
+    attention: AttentionKernels = AttentionKernels.FUSED
 
 
 def layers_plan(workload: Workload, /, *, layers: tuple[int, ...]) -> Plan:
@@ -91,7 +112,7 @@ def model_flops(workload: Workload, /) -> int:
     total = 0
     for layer in _distinct_layers(workload.model):
         ops = forward(workload.model, layer=layer.index, parallelism=single, batch=workload.batch)
-        total += layer.count * sum(item.op.flops for item in ops if not isinstance(item.op, Collective))
+        total += layer.count * sum(item.op.flops for item in ops if isinstance(item.op, Gemm | Attention))
     head = 2 * workload.batch.tokens * workload.model.hidden * workload.model.vocab
     return (3 if workload.batch.phase is Phase.TRAINING else 1) * (total + head)
 
@@ -165,10 +186,20 @@ class _Builder:
             self._gather(next_, Pass.BACKWARD, after=self.last_compute)
         self._await_gather(layer, Pass.BACKWARD)
         work = self.workload
+        self._ops(layer, self._again(layer))
         self._ops(layer, backward(work.model, layer=layer, parallelism=work.parallelism, batch=work.batch))
         op = gradient_scatter(work.model, layer=layer, parallelism=work.parallelism)
         if op is not None:
             self._communicate(f"{layer}.gradients", op, lane=SCATTER_LANE, after=self.last_compute)
+
+    def _again(self, layer: int, /) -> Iterable[LayerOp]:
+        """What is computed a second time before the layer's gradients."""
+        work = self.workload
+        if work.recompute is Recompute.NONE:
+            return
+        for item in forward(work.model, layer=layer, parallelism=work.parallelism, batch=work.batch):
+            if work.recompute is Recompute.FULL or isinstance(item.op, Attention):
+                yield replace(item, name=f"{item.name}.again")
 
     def compute(self, id_: str, op: Op, /) -> None:
         """One computation, behind the collectives that it waits for."""
@@ -182,13 +213,18 @@ class _Builder:
         return Plan(tasks=tuple(self.tasks), label=label)
 
     def _ops(self, layer: int, items: Iterable[LayerOp]) -> None:
-        for item in items:
+        for item in self._kernels(items):
             id_ = f"{layer}.{item.name}"
             if isinstance(item.op, Collective):
                 self._communicate(id_, item.op, lane=str(item.group), after=self.last_compute)
                 self.awaited.append(id_)
             else:
                 self.compute(id_, item.op)
+
+    def _kernels(self, items: Iterable[LayerOp]) -> Iterable[LayerOp]:
+        if self.workload.attention is AttentionKernels.FUSED:
+            return items
+        return (part for item in items for part in unfused(item))
 
     def _gather(self, layer: int, direction: Pass, *, after: str | None = None) -> None:
         if (layer, direction) in self.gathered:
