@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from conccl.core.errors import ConcclError
-from conccl.core.ops import Collective, CollectiveKind, DType, Op
+from conccl.core.ops import Collective, CollectiveKind, DType, Gemm, Op
 from conccl.costs.rows import ops_of_row
 
 SPLIT = 3
@@ -91,6 +91,25 @@ def collectives(table: str, /) -> list[Measured]:
             )
         )
     return found
+
+
+def published(device: str, /) -> list[Measured]:
+    """GEMMs that LLMCompass measured on the A100 and the MI210; a fit sees those of 12288 columns.
+
+    Their times include what the host takes to start a kernel, so that short ones say nothing.
+    """
+    found = []
+    name = {"a100-sxm": "A100", "mi210": "MI210"}[device]
+    for line in reference(f"gemm_comm/llmcompass/matmul_{name}.csv").read_text().splitlines():
+        m, n, k, milliseconds, *_ = line.split(",")
+        us = float(milliseconds.strip().removesuffix("ms")) * 1e3
+        if us >= LEAST_PUBLISHED_US:
+            op = Gemm(m=int(m), n=int(n), k=int(k), dtype=DType.FP16)
+            found.append(Measured(ops=(op,), us=us, family=name, unseen=op.n != 12288))
+    return found
+
+
+LEAST_PUBLISHED_US = 150
 
 
 def measured(name: str, /) -> list[Measured]:

@@ -157,6 +157,23 @@ def fit_gemm(device: Device, *, only: str = "") -> None:
     fit_group(device, ("gemv",), [row for row in bursts if family_of(row.op, device) == "gemv"])
 
 
+def fit_published(device: Device) -> None:
+    """Few constants of a device that others measured: no power limit shows in their times."""
+    rows = cost_data.published(device.name)
+    device = with_constants(device, ["gemm.burst_share", "gemm.sustained_share"], [1.0, 1.0])
+    names = ["gemm.aligned.rate_share", "gemm.aligned.hbm_share"]
+    seen, unseen = ([row for row in rows if row.unseen is kept] for kept in (False, True))
+    constants = {"gemm.burst_share": 1.0, "gemm.sustained_share": 1.0}
+    constants |= _fit_rows(device, names, seen, [1.0] * len(seen))
+    better = with_constants(device, list(constants), list(constants.values()))
+    for title, part in (("seen", seen), ("unseen", unseen)):
+        found = cost_data.errors(part, gemm_ns([row.op for row in part], better) / 1e3)
+        print(device.name, title, found)
+    constants["gemm.aligned.uncertainty"] = round(found["mape"] / 100, 3)
+    source = f"fit {today()} on PrincetonUniversity/LLMCompass, ae/figure5 (commit 2e015fd2, BSD-3-Clause)"
+    written(FOLDER / f"{device.name}.toml", "gemm", constants, source=source)
+
+
 GEMM_FAMILIES = ("aligned", "tf32", "narrow", "scalar", "turned", "vector")
 
 SUSTAINED_WEIGHT = 1.5
@@ -343,18 +360,19 @@ def today() -> str:
     return dt.date.today().isoformat()
 
 
+PLAIN = {"collectives": fit_collectives, "published": fit_published}
 FITS = {"gemm": fit_gemm, "ops": fit_ops}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("model", choices=["collectives", *FITS])
+    parser.add_argument("model", choices=[*PLAIN, *FITS])
     parser.add_argument("device")
     parser.add_argument("--only", default="", help="kinds that begin so, or one family of GEMMs")
     given = parser.parse_args()
     device = load_device(given.device)
-    if given.model == "collectives":
-        fit_collectives(device)
+    if given.model in PLAIN:
+        PLAIN[given.model](device)
     else:
         FITS[given.model](device, only=given.only)
 
