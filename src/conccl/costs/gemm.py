@@ -235,6 +235,7 @@ def _main_kernel(
         uncertainty=constant(device, f"gemm.{family}.uncertainty"),
         model="gemm",
         l2_footprint_nbytes=min(steps * line_nbytes * min(count, slots), op.nbytes),
+        workers=min(count, slots) if is_wide(device) and family == "aligned" else 0,
     )
 
 

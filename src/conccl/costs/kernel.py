@@ -234,6 +234,7 @@ def kernel_cost(
     ctas_per_sm: int | None = None,
     l2_footprint_nbytes: float = 0.0,
     cluster: int = 1,
+    workers: int = 0,
 ) -> KernelCost:
     """A kernel with the isolated time that follows from its CTAs; ``ctas_per_sm`` None: as many as fit."""
     fit = footprint.fit(device) if ctas_per_sm is None else ctas_per_sm
@@ -251,6 +252,7 @@ def kernel_cost(
         model=model,
         l2_footprint_nbytes=l2_footprint_nbytes,
         cluster=cluster,
+        workers=workers,
     )
 
 

@@ -10,7 +10,9 @@ from conccl.core.hardware import CopyEngines
 from conccl.sim.engine import Engine
 from conccl.sim.fabric import Way
 from conccl.sim.flow import Flow, Network
-from conccl.sim.shares import MOST_SLACK
+
+READ_AHEAD = 10.0
+"""Requests in flight over those needed: a host copy is no slower beside a kernel that fills HBM (H200)."""
 
 
 class Command:
@@ -68,7 +70,7 @@ class CopyQueue:
         flow = Flow(
             latency_ns=command.latency_ns,
             cap=cap,
-            weight=cap * MOST_SLACK * command.weight,  # engines post their writes and read far ahead
+            weight=cap * READ_AHEAD * command.weight,
             uses=[(resource, command.nbytes * share) for resource, share in command.way if command.nbytes],
             goal=1,
             ended=lambda flow: self._end(flow, command),

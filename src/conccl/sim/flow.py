@@ -170,6 +170,13 @@ class Network:
         self._touched[flow] = None
         self.request_settling()
 
+    def change_capacity(self, resource: Resource, capacity: float, /) -> None:
+        """Let the resource do more or less from now on."""
+        if resource.capacity != capacity:
+            resource.capacity = capacity
+            self._freed[resource] = None
+            self.request_settling()
+
     def request_settling(self) -> None:
         """Have everything settled at the end of this instant."""
         if not self._settling:

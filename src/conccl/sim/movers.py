@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from conccl.core.hardware import Device
 from conccl.core.kinds import CollectiveKind
 from conccl.core.ops import Collective
+from conccl.costs.constants import constant
 from conccl.costs.kernel import CtaGroup, CtaWork, Footprint, KernelCost
 
 COPY_CTAS = 16
@@ -44,6 +45,7 @@ def mover(
     traffic: Traffic,
     latency_ns: float,
     least_ns: float = 0.0,
+    ctas_per_sm: int | None = None,
 ) -> KernelCost:
     """A kernel whose CTAs move equal shares of the bytes, at ``cta_bandwidth`` (bytes/s) each or slower.
 
@@ -51,37 +53,42 @@ def mover(
     """
     share = nbytes / ctas
     own_ns = share * 1e9 / cta_bandwidth
-    packed = device.calibration.get("mover.sm_bandwidth_in_ctas", 1.25)
     work = CtaWork(
         latency_ns=latency_ns,
         least_ns=max(own_ns, least_ns),
-        sm_ns=own_ns / packed,
+        sm_ns=own_ns / constant(device, "mover.ctas_of_sm"),
         hbm_read_nbytes=share * traffic.hbm_read,
         hbm_write_nbytes=share * traffic.hbm_write,
         l2_nbytes=share * traffic.hbm,
         link_nbytes=share * traffic.link,
     )
-    footprint = Footprint(threads=min(COPY_THREADS, device.threads_per_sm), registers=COPY_THREADS * 32)
-    fit = max(1, footprint.fit(device))
+    footprint = _footprint(device, ctas_per_sm)
     return KernelCost(
         name=name,
         groups=(CtaGroup(count=ctas, work=work),),
         footprint=footprint,
-        ctas_per_sm=fit,
+        ctas_per_sm=max(1, footprint.fit(device)),
         fixed_ns=0.0,
         isolated_ns=max(1, round(latency_ns + work.least_ns)),
-        uncertainty=0.2,
+        uncertainty=constant(device, "collective.unmeasured_uncertainty"),
     )
 
 
+def _footprint(device: Device, ctas_per_sm: int | None) -> Footprint:
+    """A limit on CTAs an SM is kept by taking its shared memory: then nothing else has room there either."""
+    threads = min(COPY_THREADS, device.threads_per_sm)
+    shared_nbytes = 0 if ctas_per_sm is None else device.shared_memory_nbytes // ctas_per_sm
+    return Footprint(threads=threads, registers=threads * 32, shared_memory_nbytes=shared_nbytes)
+
+
 def copy_cta_bandwidth(device: Device, /) -> float:
-    """Bytes/s that one copying CTA moves, reading and writing HBM."""
-    return device.calibration.get("mover.copy_cta_bandwidth", 0.5 * device.l2_bandwidth / device.sm_count)
+    """Bytes/s that one CTA copies, reading and writing HBM."""
+    return constant(device, "mover.copy_cycle_nbytes") * device.light_clock_hz
 
 
 def link_cta_bandwidth(device: Device, /) -> float:
-    """Bytes/s over links that one communicating CTA moves."""
-    return device.peer_link.out_bandwidth / device.calibration.get("mover.link_ctas", 16.0)
+    """Bytes/s that one CTA moves over a link."""
+    return constant(device, "mover.link_cycle_nbytes") * device.light_clock_hz
 
 
 def collective_traffic(op: Collective, /) -> Traffic:

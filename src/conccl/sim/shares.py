@@ -12,9 +12,6 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Protocol
 
-MOST_SLACK = 4.0
-"""How many times what it needs anything has in flight at most: nobody builds buffers for more."""
-
 ROUNDING = 1.0 + 1e-9
 """Rounding must not turn a resource that is just full into a short one."""
 

@@ -18,12 +18,13 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from conccl.core.hardware import CtaDispatch, Device
+from conccl.costs.constants import constant
 from conccl.costs.kernel import CtaWork, Footprint, KernelCost
 from conccl.sim.engine import Engine
 from conccl.sim.fabric import Way
 from conccl.sim.flow import Flow, Network
 from conccl.sim.room import Room, empty, fits, without
-from conccl.sim.shares import MOST_SLACK, Resource
+from conccl.sim.shares import Resource
 
 FINE_PIECES = 64
 """Steps of a persistent CTA's work that are told apart: its parts complete to within one of them."""
@@ -193,7 +194,7 @@ class SmClass:
 class Cohort:
     """CTAs of one kernel that ask for the same, on SMs of one class, at the same point."""
 
-    __slots__ = ("class_", "flow", "launch", "part", "per_sm", "reported", "work")
+    __slots__ = ("class_", "flow", "launch", "part", "per_sm", "reported", "unhindered_ns", "work")
 
     def __init__(self, *, launch: Launch, work: CtaWork, part: int, class_: SmClass, per_sm: int) -> None:
         self.launch = launch
@@ -203,6 +204,8 @@ class Cohort:
         self.per_sm = per_sm
         self.reported = 0
         """Pieces that the kernel's count has heard of."""
+        self.unhindered_ns = 0.0
+        """A body's time with nobody else there."""
         self.flow: Flow | None = None
         """None while it has not begun, and while it waits for a part to open."""
 
@@ -232,6 +235,15 @@ class Sms:
         self._hbm = hbm
         self._l2 = l2
         self._speed = speed
+        in_flight = constant(device, "contention.sm_cycle_nbytes") * device.light_clock_hz / 1e9
+        self._sm_in_flight = {
+            True: in_flight,
+            False: in_flight * constant(device, "contention.register_share"),
+        }
+        """Bytes a nanosecond; True: of kernels that load into shared memory."""
+        self._ctas_of_sm = constant(device, "mover.ctas_of_sm")
+        self._blocking = constant(device, "contention.blocking")
+        self._blocked = 1.0
         self._alternates = device.cta_dispatch is CtaDispatch.ALTERNATING
         self._launches: dict[Launch, None] = {}
         self._leaving: dict[SmClass, list[Footprint]] = {}
@@ -346,6 +358,7 @@ class Sms:
             self._spread_what_lies_ahead()
         if self._start_cohorts() or freed:
             self._share_l2()
+            self._block_memory()
         if freed:
             self._join_idle()
 
@@ -554,6 +567,27 @@ class Sms:
             cohort.flow.goal = self._waves_ahead(cohort)
         self._network.add(cohort.flow)
 
+    def _block_memory(self) -> None:
+        """Requests that a link is too slow for pile up in the ways that all SMs' requests take."""
+        asked: dict[Resource, float] = {}
+        for launch in self._launches:
+            if launch.links:
+                pace = sum(
+                    cohort.ctas * cohort.work.link_nbytes / max(1.0, cohort.work.sm_ns * self._ctas_of_sm)
+                    for cohort in launch.cohorts
+                )
+                for link, use in launch.links:
+                    asked[link] = asked.get(link, 0.0) + pace * use
+        over = max((pace / link.capacity for link, pace in asked.items()), default=0.0) - 1.0
+        blocked = 1.0 / (1.0 + self._blocking * max(0.0, over))
+        if abs(blocked - self._blocked) > 1e-9:
+            self._blocked = blocked
+            for launch in self._launches:
+                for cohort in launch.cohorts:
+                    if cohort.flow is not None and not launch.links:
+                        cohort.flow.cap = blocked / cohort.unhindered_ns
+                        self._network.touch(cohort.flow)
+
     def _flow(self, cohort: Cohort) -> Flow:
         launch, work, speed = cohort.launch, cohort.work, self._speed
         share = 1.0 / launch.pieces
@@ -568,15 +602,26 @@ class Sms:
         uses = [(resource, amount) for resource, amount in amounts.items() if amount > 0]
         own_ns = max(work.least_ns, work.sm_ns) * share / speed
         shared_ns = max((amount / resource.capacity for resource, amount in uses), default=0.0)
-        unhindered_ns = max(own_ns, shared_ns)
+        cohort.unhindered_ns = max(own_ns, shared_ns, 1e-9)
         return Flow(
             latency_ns=work.latency_ns * share / speed,
-            cap=1.0 / unhindered_ns if unhindered_ns > 0 else math.inf,
-            weight=launch.weight * _slack(work) / (own_ns or shared_ns or 1.0),
+            cap=(1.0 if launch.links else self._blocked) / cohort.unhindered_ns,
+            weight=launch.weight * self._in_flight(launch, work, unhindered_ns=cohort.unhindered_ns),
             uses=uses,
             goal=1,
             ended=lambda flow: self._reached_goal(cohort, flow),
         )
+
+    def _in_flight(self, launch: Launch, work: CtaWork, *, unhindered_ns: float) -> float:
+        """Bodies a nanosecond that a CTA's requests in flight are good for: its claim where memory is short.
+
+        Bytes in flight are bandwidth times latency (Little), and an SM can have so many, be they one CTA's or
+        shared by several.
+        """
+        nbytes = max(work.l2_nbytes, work.hbm_nbytes, work.link_nbytes) * launch.ctas_per_sm / launch.pieces
+        if nbytes <= 0:
+            return 1.0 / unhindered_ns
+        return self._sm_in_flight[launch.kernel.footprint.shared_memory_nbytes > 0] / nbytes
 
     def _persistent_goal(self, cohort: Cohort) -> int:
         """Pieces after which the next part begins."""
@@ -633,15 +678,6 @@ def _hbm_factor(kernel: KernelCost, *, l2_nbytes: int, filling: float) -> float:
     share = l2_nbytes * own / filling
     missing = max(0.0, 1.0 - share / min(kernel.l2_footprint_nbytes, l2_nbytes))
     return 1.0 + missing * max(0.0, kernel.l2_nbytes / kernel.hbm_nbytes - 1.0)
-
-
-def _slack(work: CtaWork) -> float:
-    """How many times what it needs a CTA can have in flight: what it puts in when memory gets slow.
-
-    Little's law: bytes in flight are bandwidth times latency, and ``least_ns`` is the time of a body with all
-    in flight that ever are; one whose arithmetic takes longer needs less.
-    """
-    return min(MOST_SLACK, max(1.0, work.sm_ns / work.least_ns)) if work.least_ns > 0 else MOST_SLACK
 
 
 def _allows(class_: SmClass, launch: Launch) -> bool:

@@ -15,6 +15,7 @@ from conccl.core.kinds import CollectiveKind, Memory
 from conccl.core.ops import Collective, Copy, Move, Multicast, Op, Reduce, Region, Signal, Swap
 from conccl.core.plan import Engine, Task
 from conccl.costs.collective import CollectiveCost, sent_nbytes
+from conccl.costs.constants import constant
 from conccl.costs.kernel import KernelCost
 from conccl.sim.fabric import Fabric, Way
 from conccl.sim.movers import (
@@ -134,6 +135,7 @@ class Worker:
 
     def _copy_kernel(self, task: Task, *, nbytes: int, ways: tuple[Way, ...], local: bool) -> KernelStage:
         """SMs that load and store; a way within the GPU is HBM traffic like any kernel's."""
+        host = Memory.HOST in (getattr(task.op, "source", None), getattr(task.op, "destination", None))
         ctas = self._ctas(task, default=COPY_CTAS if not local else self._device.sm_count)
         reach = copy_cta_bandwidth(self._device) if local else link_cta_bandwidth(self._device)
         kernel = mover(
@@ -145,7 +147,9 @@ class Worker:
             traffic=Traffic(hbm_read=1.0, hbm_write=1.0)
             if local
             else Traffic(hbm_read=0, hbm_write=0, link=1),
-            latency_ns=self._latency_ns(),
+            latency_ns=constant(self._device, "mover.latency_ns"),
+            least_ns=nbytes / self._host_pace(task.op) if host else 0.0,
+            ctas_per_sm=task.ctas_per_sm,
         )
         return KernelStage(kernel=kernel, way=() if local else _together(*ways), persistent=True)
 
@@ -176,7 +180,8 @@ class Worker:
             ctas=self._ctas(task, default=COPY_CTAS if remote else self._device.sm_count),
             cta_bandwidth=reach,
             traffic=Traffic(hbm_read=0, hbm_write=0, link=1),
-            latency_ns=self._latency_ns(),
+            latency_ns=constant(self._device, "mover.latency_ns"),
+            ctas_per_sm=task.ctas_per_sm,
         )
         return (KernelStage(kernel=kernel, way=way, persistent=True),)
 
@@ -213,15 +218,20 @@ class Worker:
             traffic=collective_traffic(op),
             latency_ns=latency_ns,
             least_ns=moving_ns,
+            ctas_per_sm=task.ctas_per_sm,
         )
         return (KernelStage(kernel=kernel, way=way, persistent=True),)
+
+    def _host_pace(self, op: Op) -> float:
+        """Bytes a nanosecond that SMs reach over the host link."""
+        link = self._device.host_link
+        outwards = isinstance(op, Copy) and op.destination is Memory.HOST
+        bandwidth = link.out_bandwidth if outwards else link.in_bandwidth
+        return bandwidth * link.efficiency * constant(self._device, "mover.host_share") / 1e9
 
     def _ctas(self, task: Task, *, default: int) -> int:
         """A persistent kernel has as many CTAs as it may have resident."""
         return default if task.sms is None else task.sms * (task.ctas_per_sm or 1)
-
-    def _latency_ns(self) -> float:
-        return self._device.calibration.get("mover.latency_ns", 2_000.0)
 
 
 _REDUCING = (
