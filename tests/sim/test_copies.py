@@ -101,5 +101,17 @@ def test_a_copy_engine_does_not_compute():
 
 def test_a_copy_by_sms_takes_them_from_others():
     kernels = {"k": kernel(ctas=100, least_ns=10_000)}
-    rows = Simulated(kernels)(host_copy("c", 100_000, engine=Engine.SM, sms=10, priority=-1), task("k"))
-    assert rows["k"].end_ns == 14_000  # ten CTAs wait for the copy to end at 4000
+    copy = host_copy("c", 470_000, engine=Engine.SM, sms=10, ctas_per_sm=1, priority=-1)
+    rows = Simulated(kernels)(copy, task("k"))
+    assert rows["c"].end_ns == 12_000  # SMs reach 0.94 of the host link, after 2000 ns
+    assert rows["k"].end_ns == 22_000  # ten CTAs wait for the copy's SMs
+
+
+def test_requests_that_a_link_is_too_slow_for_slow_all_sms():
+    # a CTA alone moves 15.8 bytes a clock of 1 GHz: five ask for more than the link's 50 bytes/ns
+    kernels = {"k": kernel(ctas=50, least_ns=10_000)}
+    alone = Simulated(kernels)(task("k"))["k"].duration_ns
+    rows = Simulated(kernels)(host_copy("c", 10_000_000, engine=Engine.SM, sms=3, ctas_per_sm=1), task("k"))
+    assert rows["k"].duration_ns == alone
+    rows = Simulated(kernels)(host_copy("c", 10_000_000, engine=Engine.SM, sms=5, ctas_per_sm=1), task("k"))
+    assert rows["k"].duration_ns == pytest.approx(alone * (1 + 0.32 * (5 * 15.8 / 50 - 1)), rel=1e-3)

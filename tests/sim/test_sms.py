@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from conccl.core.plan import Dependency, Part
-from made_kernels import Simulated, device, host_copy, kernel, task
+from made_kernels import Simulated, host_copy, kernel, task
 
 
 def test_a_kernel_runs_in_waves():
@@ -104,15 +104,23 @@ def test_many_waves_are_few_events(ctas):
     assert run(task("k"))["k"].duration_ns == ctas * 100
 
 
-def test_hbm_is_shared_in_proportion_to_what_is_in_flight():
-    # alone each takes 100 ns; together they ask for 1.5 times the bandwidth
-    on = device()
+def test_every_sm_has_the_same_share_of_short_memory_and_leaves_what_it_does_not_need():
     kernels = {
-        "a": kernel(ctas=50, least_ns=100, hbm_read_nbytes=1000, made_on=on),
-        "b": kernel(ctas=50, least_ns=100, hbm_read_nbytes=2000, made_on=on),
+        "a": kernel(ctas=50, least_ns=100, hbm_read_nbytes=1000),
+        "b": kernel(ctas=50, least_ns=100, hbm_read_nbytes=2000),
     }
     rows = Simulated(kernels)(task("a"), task("b"))
-    assert rows["a"].duration_ns == rows["b"].duration_ns == 150
+    assert rows["a"].duration_ns == 100  # 10 bytes/ns for each of 100 SMs are all that it asks for
+    assert rows["b"].duration_ns == 150
+
+
+def test_several_ctas_share_what_one_sm_can_have_in_flight():
+    kernels = {
+        "a": kernel(ctas=50, least_ns=100, hbm_read_nbytes=2000),
+        "b": kernel(ctas=200, share=0.25, least_ns=100, hbm_read_nbytes=500),
+    }
+    rows = Simulated(kernels)(task("a"), task("b"))
+    assert rows["a"].duration_ns == rows["b"].duration_ns == 200
 
 
 def persistent(tiles: int, workers: int = 100, **work):

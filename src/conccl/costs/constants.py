@@ -286,6 +286,7 @@ CONSTANTS: dict[str, Constant] = {
         sustained_share=(0.69, *_SHARE, "the same of long ones"),
         sustained_ns=(2e6, 1e3, 1e9, "how long a kernel is that lies between the two"),
         odd_tile=(0.02, 0.001, 1.0, "what a tile that is no multiple of 64 must gain to be chosen"),
+        load_cycle_nbytes=(52.0, 0.1, 1e4, "bytes that an SM loads in a clock where others leave it memory"),
     ),
     **_protocols(
         "ring",

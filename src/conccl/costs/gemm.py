@@ -27,6 +27,9 @@ from conccl.costs.tiles import BLOCK_NBYTES, MOST_OUTPUTS, Numbers, Tiles, is_wi
 MULTICAST = 2.0
 """CTAs of a cluster that share a read of L2: cuBLAS' kernels on the H200 come in clusters of two and more."""
 
+MEMORY_BOUND = 0.7
+"""Of a kernel's time, what HBM traffic takes by itself where it is what sets the pace."""
+
 ADDED_BY_CTA = 4096
 """Outputs that one CTA adds the parts of (cuBLAS' splitKreduce_kernel has 512 threads of 8)."""
 
@@ -207,15 +210,23 @@ def _main_kernel(
     line_nbytes = float(tiles.m[tile] + tiles.n[tile]) * BLOCK_NBYTES
     resident = int(tiles.resident[tile])
     slots = device.sm_count * resident
-    least_ns = least_ns_for(body_ns, count=count, slots=slots, memory_ns=memory_ns)
+    l2_nbytes = max(read / count, steps * line_nbytes / MULTICAST)
+    sm_ns = steps * _pick(found.matrix_ns, tile)
+    if memory_ns > MEMORY_BOUND * body_ns:
+        # then it is memory that a CTA waits for, and where few are left each of them is faster
+        memory_ns = body_ns
+        load = constant(device, "gemm.load_cycle_nbytes") * device.light_clock_hz / 1e9
+        least_ns = min(body_ns / -(-count // slots), max(sm_ns, l2_nbytes / load) * resident)
+    else:
+        least_ns = least_ns_for(body_ns, count=count, slots=slots, memory_ns=memory_ns)
     reached = device.hbm_bandwidth * device.hbm_efficiency / 1e9
     work = CtaWork(
         least_ns=least_ns,
-        sm_ns=min(steps * _pick(found.matrix_ns, tile), least_ns / resident),
+        sm_ns=min(sm_ns, least_ns / resident),
         hbm_read_nbytes=read / count,
         hbm_write_nbytes=written / count,
         hbm_share=(read + written) / (memory_ns * reached),
-        l2_nbytes=max(read / count, steps * line_nbytes / MULTICAST),
+        l2_nbytes=l2_nbytes,
         flops=op.flops / count,
     )
     footprint = Footprint(
