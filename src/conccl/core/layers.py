@@ -167,6 +167,8 @@ class Pooling:
     direction: Pass = Pass.FORWARD
     dtype: DType = DType.BF16
     channels_last: bool = False
+    name: str = "max_pool"
+    """What is taken of a window: "max_pool", "avg_pool"; "upsample" where outputs are more than inputs."""
 
     def __post_init__(self) -> None:
         require_positive(self, "batch", "channels", "window")

@@ -13,7 +13,14 @@ THREADS = 128
 ELEMENTS = {Access.CONTIGUOUS: 1024, Access.CASTING: 512, Access.STRIDED: 512, Access.TRANSPOSED: 512}
 """Elements of one CTA (grids that the profiler shows for PyTorch 2.11)."""
 
-NAMED = {"cat": "joined", "gather_rows": "indexed", "index_put": "indexed", "expand": "expanded"}
+NAMED = {
+    "cat": "joined",
+    "gather_rows": "indexed",
+    "index_put": "indexed",
+    "index_add": "scattered",
+    "scatter_add": "scattered",
+    "expand": "expanded",
+}
 """Kinds of their own among kernels with strided accesses."""
 
 INSTRUCTIONS = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from conccl.core.hardware import Device
 from conccl.core.kinds import Pass
 from conccl.core.ops import Elementwise, Gather
@@ -26,8 +28,10 @@ def _looked_up(op: Gather, device: Device) -> tuple[KernelCost, ...]:
     small = op.rows <= 16
     each = 1024 if small else 4096
     ctas = -(-op.rows * op.cols // each) if small else op.rows * -(-row_nbytes // each)
+    distinct = op.table_rows * -math.expm1(-op.rows / op.table_rows)  # of rows drawn at random
+    read = distinct if op.table_rows * row_nbytes < device.l2_nbytes else op.rows
     stream = Stream(
-        read_nbytes=op.rows * (row_nbytes + 8),
+        read_nbytes=read * row_nbytes + 8 * op.rows,
         written_nbytes=op.rows * row_nbytes,
         ctas=max(1, ctas),
         threads=128,

@@ -19,18 +19,18 @@ MOST_CHUNKS = 320
 MOST_TENSORS = (110, 110, 64, 48, 36, 30)
 """Tensors of one launch, by lists (torch's depth_to_max_tensors)."""
 
-OUT_OF_PLACE = frozenset({"foreach_sqrt"})
-"""Operations whose result is a list of its own."""
+MORE_LISTS = frozenset({"foreach_sqrt", "foreach_addcmul"})
+"""Operations with a list beside those read: the result's, or one that comes twice."""
 
 EFFORT = {"foreach_sqrt": 1.6, "foreach_norm": 0.7}
-"""Instructions over those of other operations (measured, 2026-11-30)."""
+"""Instructions and least time of a step over those of other operations (measured, 2026-11-30)."""
 
 
 def foreach_kernels(op: ForEach, device: Device, /) -> tuple[KernelCost, ...]:
     """As many launches as chunks and tensors ask for; a norm clears its sums first and adds them up last."""
     if op.numel == 0:
         return ()
-    lists = max(op.reads + (op.name in OUT_OF_PLACE), op.writes)
+    lists = max(op.reads + (op.name in MORE_LISTS), op.writes)
     most = MOST_TENSORS[min(lists, len(MOST_TENSORS) - 1)]
     full = op.numel / CHUNK  # chunks that are full; each tensor's last one is not
     if full < op.tensors:
@@ -56,16 +56,18 @@ def foreach_kernels(op: ForEach, device: Device, /) -> tuple[KernelCost, ...]:
 
 def _launch(op: ForEach, device: Device, *, numel: float, ctas: int) -> KernelCost:
     effort = EFFORT.get(op.name, 1.0)
+    fused = op.name.startswith("fused")
+    steps = effort * (0.55 + 0.15 * (op.reads + op.writes))
     stream = Stream(
         read_nbytes=op.reads * numel * op.dtype.nbytes,
         written_nbytes=op.writes * numel * op.dtype.nbytes,
         ctas=ctas,
         threads=512,
         elements=numel * effort,
-        registers=36,
-        steps=max(1.0, numel / ctas / 2048) * effort * (0.55 + 0.15 * (op.reads + op.writes)),
+        registers=61 if fused else 36,
+        steps=max(1.0, numel / ctas / 2048) * steps,
     )
-    return streaming_kernel("multi_tensor", stream, device, name=op.name)
+    return streaming_kernel("multi_tensor_fused" if fused else "multi_tensor", stream, device, name=op.name)
 
 
 _FUSED = {

@@ -12,15 +12,18 @@ from conccl.costs.kernel import KernelCost
 from conccl.costs.reduction import reduction_kernels
 from conccl.costs.streaming import Stream, streaming_kernel
 
+NAMES = ("max_pool", "avg_pool", "upsample")
+"""Kinds of kernels; an unknown one is taken for the first."""
+
 
 def pooling_kernels(op: Pooling, device: Device, /) -> tuple[KernelCost, ...]:
     """A thread for each output forward and each input backward; to one pixel it is a mean."""
     if prod(op.out_size) == 1:
         return _to_one(op, device)
     forward = op.direction is Pass.FORWARD
-    layout = "last" if op.channels_last else "first"
+    name = op.name if op.name in NAMES else NAMES[0]
+    kind = f"{name}_{'' if forward else 'backward_'}{'last' if op.channels_last else 'first'}"
     touched = op.batch * op.channels * prod(op.out_size if forward else op.in_size)
-    kind = f"pool_{layout}" if forward else f"pool_backward_{layout}"
     stream = Stream(
         read_nbytes=op.nbytes - touched * op.dtype.nbytes,
         written_nbytes=touched * op.dtype.nbytes,
@@ -28,7 +31,11 @@ def pooling_kernels(op: Pooling, device: Device, /) -> tuple[KernelCost, ...]:
         threads=256,
         elements=touched * (op.window + 4),
     )
-    return (streaming_kernel(kind, stream, device),)
+    kernel = streaming_kernel(kind, stream, device)
+    if forward or name != "max_pool":
+        return (kernel,)
+    cleared = Elementwise(name="fill", read_nbytes=0, written_nbytes=touched * op.dtype.nbytes, numel=touched)
+    return (*elementwise_kernels(cleared, device), kernel)
 
 
 def _to_one(op: Pooling, device: Device) -> tuple[KernelCost, ...]:

@@ -186,7 +186,8 @@ def _batch_norm(op: Rowwise, device: Device) -> tuple[KernelCost, ...]:
 def _batch_norm_backward(op: Rowwise, device: Device) -> tuple[KernelCost, ...]:
     layout = "last" if op.interleaved else "first"
     if op.dtype is DType.FP32 or not op.interleaved:
-        return (_channels(f"batch_backward_{layout}", op, device, reads=2, writes=1, again=1.0),)
+        kind = "batch_whole_backward" if op.dtype is DType.FP32 else "batch_backward"
+        return (_channels(f"{kind}_{layout}", op, device, reads=2, writes=1, again=1.0),)
     return (
         _channels("batch_reduce_last", op, device, reads=2, writes=0),
         _channels("batch_gradient_last", op, device, reads=2, writes=1),
@@ -213,18 +214,37 @@ def _channels(
     return streaming_kernel(kind, stream, device)
 
 
+GROUPS = 32
+"""Groups of one image: the usual number, which the op does not say."""
+
+
 def _group_norm(op: Rowwise, device: Device) -> tuple[KernelCost, ...]:
+    """Moments of each group, scale and shift of each channel, then their use."""
+    threads = 32 if op.cols < 512 else 512
     return (
-        _rows("group_moments", op, device, reads=1, writes=0, threads=512, each=1),
+        _rows("group_moments", op, device, reads=1, writes=0, threads=threads, each=1),
+        _few("group_parameters", op, device, steps=1.0),
         _applied(op, device, reads=1),
     )
 
 
 def _group_norm_backward(op: Rowwise, device: Device) -> tuple[KernelCost, ...]:
+    """Sums of each channel, then the input's gradient, then scale and shift summed over the images."""
+    images = max(1, op.rows // GROUPS)
     return (
         _rows("group_reduce", op, device, reads=2, writes=0, threads=512, each=1),
+        _few("group_parameters", op, device, steps=1.0),
+        _few("group_parameters", op, device, steps=1.0),
         _applied(op, device, reads=2),
+        _few("group_gamma", op, device, steps=images * (2.0 if op.dtype.nbytes < 4 else 1.0)),
     )
+
+
+def _few(kind: str, op: Rowwise, device: Device, *, steps: float) -> KernelCost:
+    """A small kernel over numbers of groups."""
+    nbytes = 8.0 * op.rows
+    stream = Stream(read_nbytes=nbytes, written_nbytes=nbytes, ctas=1, threads=256, steps=steps)
+    return streaming_kernel(kind, stream, device)
 
 
 def _applied(op: Rowwise, device: Device, *, reads: int) -> KernelCost:

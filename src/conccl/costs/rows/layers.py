@@ -89,6 +89,9 @@ def _convolution(row: Row) -> tuple[Op, ...]:
 _POOLS = {"max_pool2d": (3, 2, 1), "avg_pool2d": (2, 2, 0)}
 
 
+_POOL_NAMES = {"max_pool2d": "max_pool", "upsample2x": "upsample"}
+
+
 def _pooling(row: Row) -> tuple[Op, ...]:
     height, width = row.count("h"), row.count("w")
     out: tuple[int, ...]
@@ -110,6 +113,7 @@ def _pooling(row: Row) -> tuple[Op, ...]:
             direction=row.direction,
             dtype=row.dtype,
             channels_last=row.flag("channels_last"),
+            name=_POOL_NAMES.get(row.name, "avg_pool"),
         ),
     )
 

@@ -200,7 +200,7 @@ def _indexed(row: Row) -> tuple[Op, ...]:
 _FOREACH = {
     "foreach_mul": (1, 1),
     "foreach_lerp": (2, 1),
-    "foreach_addcmul": (3, 1),
+    "foreach_addcmul": (2, 1),
     "foreach_sqrt": (1, 1),
     "foreach_addcdiv": (3, 1),
     "foreach_add": (2, 1),
