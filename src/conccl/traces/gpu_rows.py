@@ -71,8 +71,9 @@ class GpuRows:
         arguments = [event.args or _NO_ARGUMENTS for event in events]
         times = event_times([event.ts for event in events], [event.dur for event in events])
         names = self.names[kind].numbers([event.name for event in events])
+        kind_number = list(RowKind).index(kind)
         self.columns.append(
-            kind=np.full(len(events), list(RowKind).index(kind), dtype=np.int8),
+            kind=np.full(len(events), kind_number, dtype=np.int8),
             name=names,
             start_ns=times.start_ns,
             duration_ns=times.duration_ns,
@@ -91,10 +92,10 @@ class GpuRows:
             nbytes=integers([row.nbytes for row in arguments], default=0),
             launch=self.launches.numbers(
                 zip(
-                    [kind] * len(events),
+                    [kind_number] * len(events),
                     names.tolist(),
-                    [_sizes(row.grid) for row in arguments],
-                    [_sizes(row.block) for row in arguments],
+                    [tuple(row.grid) if row.grid.__class__ is list else () for row in arguments],
+                    [tuple(row.block) if row.block.__class__ is list else () for row in arguments],
                     strict=True,
                 )
             ),
@@ -118,16 +119,11 @@ def _pair(device: Any, stream: Any, process: Any, thread: Any) -> tuple[str, str
     )
 
 
-def _sizes(value: Any) -> Any:
-    """A grid or block as a key."""
-    return tuple(value) if value.__class__ is list else ()
-
-
 def _collective(row: GpuArguments) -> Described:
     return Described(
         name=row.collective,
         group=row.group,
-        group_ranks=_sizes(row.group_ranks) or row.group_ranks,
+        group_ranks=tuple(row.group_ranks) if isinstance(row.group_ranks, list) else row.group_ranks,
         group_size=row.group_size,
         sequence=row.sequence,
         dtype=row.dtype,
