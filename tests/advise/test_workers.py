@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from conccl.advise.workers import Died, spread
+from conccl.advise import workers
+from conccl.advise.workers import Died, children_ahead, spread
 from conccl.core.units import parse_size
 
 
@@ -27,6 +28,20 @@ def test_one_process_is_this_one() -> None:
 
 def _pid(_: int) -> int:
     return os.getpid()
+
+
+def test_children_that_began_ahead_are_taken_and_the_rest_ends() -> None:
+    with children_ahead(2, module="conccl.core.units"):
+        begun = list(workers._ahead)
+        assert spread(parse_size, ["1K", "2K"], processes=2) == [1024, 2048]
+        assert len(workers._ahead) == 1
+    assert workers._ahead == []
+    assert all(process.poll() is not None for process in begun)
+
+
+def test_a_child_that_cannot_begin_ahead_costs_nothing() -> None:
+    with children_ahead(1, module="conccl.no_such_module"):
+        assert spread(parse_size, ["1K", "2K"], processes=2) == [1024, 2048]
 
 
 def test_no_tasks_give_no_results() -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import os
 import pickle
 import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Generic, TypeVar, cast
 
@@ -71,6 +72,24 @@ def spread(
     return crew.results
 
 
+_ahead: list[subprocess.Popen[bytes]] = []
+"""Children that began before there was work for them."""
+
+
+@contextlib.contextmanager
+def children_ahead(count: int, /, *, module: str) -> Iterator[None]:
+    """Begin this many children now; they import the module while this process does its own imports.
+
+    `spread` takes them where it needs children; what it does not take ends with the context.
+    """
+    _ahead.extend(_begin(module) for _ in range(count))
+    try:
+        yield
+    finally:
+        while _ahead:
+            _end(_ahead.pop())
+
+
 def cpus() -> int:
     """CPUs that this process may run on."""
     if sys.platform == "linux":
@@ -124,16 +143,11 @@ class _Child(threading.Thread):
     def stop(self) -> None:
         """End the process, at work or not."""
         if self._process is not None:
-            self._process.kill()
-            for pipe in (self._process.stdin, self._process.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(OSError):
-                        pipe.close()
-            self._process.wait()
+            _end(self._process)
             self._process = None
 
     def _ask(self, task: Any, /) -> Any:
-        process = self._process = self._process or _begin()
+        process = self._process = self._process or _next()
         try:
             _send(cast("IO[bytes]", process.stdin), (self._crew.function, task))
             answer = pickle.load(cast("IO[bytes]", process.stdout))
@@ -149,12 +163,28 @@ class _Child(threading.Thread):
         return answer
 
 
-def _begin() -> subprocess.Popen[bytes]:
+def _next() -> subprocess.Popen[bytes]:
+    try:
+        return _ahead.pop()
+    except IndexError:
+        return _begin()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    process.wait()
+
+
+def _begin(module: str = "") -> subprocess.Popen[bytes]:
     # One thread each: the children share the cores, and numpy's thread pool costs start-up time.
     path = os.pathsep.join(entry for entry in sys.path if entry)
     environment = {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, "-c", "from conccl.advise.workers import serve; serve()"],
+        [sys.executable, "-c", f"from conccl.advise.workers import serve; serve({module!r})"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment,
@@ -166,9 +196,14 @@ def _send(pipe: IO[bytes], value: Any, /) -> None:
     pipe.flush()
 
 
-def serve() -> None:
-    """A child's life: answer tasks until the pipe closes. What is printed goes to standard error."""
+def serve(module: str = "") -> None:
+    """A child's life: answer tasks until the pipe closes. What is printed goes to standard error.
+
+    A module that is named is imported before the first task comes.
+    """
     keep_freed_memory()
+    if module:
+        importlib.import_module(module)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     with contextlib.suppress(EOFError, BrokenPipeError, KeyboardInterrupt):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import glob
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,12 +55,13 @@ def analyze(
     output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TABLE,
 ) -> None:
     """Say where the time of profiler traces goes and what overlap costs: no GPU needed."""
-    from conccl.advise.analyze import analyze as analyze_traces  # noqa: PLC0415
-    from conccl.advise.drawing import ROWS_DRAWN  # noqa: PLC0415
-    from conccl.advise.workers import keep_freed_memory  # noqa: PLC0415
+    from conccl.advise.workers import children_ahead, keep_freed_memory  # noqa: PLC0415
 
     keep_freed_memory()
-    with _progress() as progress:
+    with children_ahead(_children(paths), module="conccl.advise.analyze"), _progress() as progress:
+        from conccl.advise.analyze import analyze as analyze_traces  # noqa: PLC0415
+        from conccl.advise.drawing import ROWS_DRAWN  # noqa: PLC0415
+
         analysis = analyze_traces(
             paths,
             step=step,
@@ -99,6 +101,23 @@ def analyze(
         typer.echo(f"conccl: not read: {problem}", err=True)
     if analysis.problems:
         raise typer.Exit(2)
+
+
+WORTH_CHILDREN = 4 << 20
+"""Packed bytes from which on children are begun before anything is known but the size of the files."""
+
+
+def _children(paths: list[str]) -> int:
+    """How many processes beside this one will surely have work, by CPUs and by number and size of files."""
+    from conccl.advise.workers import cpus  # noqa: PLC0415
+
+    sizes = []
+    for path in paths:
+        found = map(Path, glob.glob(path))  # noqa: PTH207 (takes absolute patterns)
+        below = Path(path).rglob("*.json*") if Path(path).is_dir() else found
+        with contextlib.suppress(OSError):
+            sizes += [file.stat().st_size for file in below]
+    return min(cpus(), len(sizes)) - 1 if sum(sizes) >= WORTH_CHILDREN else 0
 
 
 @contextlib.contextmanager
