@@ -25,6 +25,7 @@ class Row:
     ctas: int = 1
     nbytes: int = 0
     collective: int = -1
+    operator: int = -1
     rule: int = 0
 
 
@@ -54,6 +55,7 @@ def made_timeline(rows: Sequence[Row], /, *, rank: int = 0) -> Timeline:
             "threads": column([128] * len(rows), np.int32),
             "variant": name_id,
             "collective": column([row.collective for row in rows], np.int32),
+            "operator": column([row.operator for row in rows], np.int32),
             "nbytes": column([row.nbytes for row in rows], np.int64),
             "in_graph": np.zeros(len(rows), dtype=np.bool_),
             "rule": column([row.rule for row in rows], np.int16),

@@ -14,6 +14,7 @@ from conccl.traces.gpu_rows import GpuRows
 from conccl.traces.host_rows import HostRows
 from conccl.traces.labels import annotations_of, steps_at, steps_of
 from conccl.traces.metadata import Metadata
+from conccl.traces.operators import HostOperator, host_operator
 from conccl.traces.rows import Rows, linked_rows
 from conccl.traces.rules import Rules
 from conccl.traces.serial import SerialRows, make_serial
@@ -91,7 +92,10 @@ def _trace_of_device(parts: _Parts, device: str, mask: Mask, *, alone: bool) -> 
         in_graph=rows.in_graph[mask],
     )
     calls, collective = renumbered(rows.verdict.collective[mask])
-    timeline = _timeline(parts, mask, serial.end_ns, collective, rank=rank, device=device)
+    operators, operator = _operators(source.host, rows.variants.operator[mask])
+    timeline = _timeline(
+        parts, mask, serial.end_ns, collective=collective, operator=operator, rank=rank, device=device
+    )
     properties = source.metadata.devices.get(device)
     health = _health(parts, timeline, serial)
     return Trace(
@@ -108,12 +112,27 @@ def _trace_of_device(parts: _Parts, device: str, mask: Mask, *, alone: bool) -> 
         annotations=parts.annotations,
         rules=rows.verdict.rules,
         health=health,
+        operators=operators,
         warnings=_warnings(source, health, alone=alone),
     )
 
 
+def _operators(host: HostRows, numbers: Ids) -> tuple[tuple[HostOperator, ...], Ids]:
+    """The operators that these rows refer to, and each row's place among them; -1: none that can be read."""
+    used, places = renumbered(numbers)
+    texts, shapes = (list(host.operators), list(host.shapes)) if used else ([], [])
+    parsed = [
+        host_operator(name, dims=shapes[shape], types=types, strides=strides)
+        for name, shape, types, strides in (texts[number] for number in used)
+    ]
+    kept = np.cumsum([operator is not None for operator in parsed], dtype=np.int32) - 1
+    readable = np.array([operator is not None for operator in parsed] + [False])
+    place = np.where(readable, np.append(kept, -1), -1).astype(np.int32)
+    return tuple(operator for operator in parsed if operator is not None), place[places]
+
+
 def _timeline(
-    parts: _Parts, mask: Mask, end_ns: Times, collective: Ids, *, rank: int, device: str
+    parts: _Parts, mask: Mask, end_ns: Times, *, collective: Ids, operator: Ids, rank: int, device: str
 ) -> Timeline:
     rows = parts.rows
     lanes, lane_id = renumbered(rows.lane[mask])
@@ -134,6 +153,7 @@ def _timeline(
             "threads": rows.variants.threads[mask],
             "variant": rows.variants.variant[mask],
             "collective": collective,
+            "operator": operator,
             "nbytes": rows.nbytes[mask],
             "in_graph": rows.in_graph[mask],
             "rule": rows.verdict.rule[mask],

@@ -96,6 +96,13 @@ class OpArguments(msgspec.Struct, gc=False):
     input_dims: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Dims")
 
 
+class TensorArguments(msgspec.Struct, gc=False):
+    """What the reader uses of the arguments of an operator whose inputs are kept, beside their sizes."""
+
+    input_types: msgspec.Raw = msgspec.field(default=NOTHING, name="Input type")
+    input_strides: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Strides")
+
+
 class Event(msgspec.Struct, gc=False):
     """One entry of ``traceEvents``, of whatever category."""
 

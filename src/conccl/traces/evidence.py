@@ -8,35 +8,11 @@ from typing import Any
 
 import msgspec
 
-from conccl.core.kinds import CollectiveKind, DType
+from conccl.core.kinds import CollectiveKind
 from conccl.traces.classify import collective_kind
 from conccl.traces.described import Described, LabelArguments
+from conccl.traces.dtypes import dtype_named
 from conccl.traces.trace import CollectiveCall
-
-# Names as c10 and Kineto write them (c10/core/ScalarType.h).
-_DTYPES = {
-    "bfloat16": DType.BF16,
-    "c10::bfloat16": DType.BF16,
-    "half": DType.FP16,
-    "c10::half": DType.FP16,
-    "float": DType.FP32,
-    "double": DType.FP64,
-    "float8_e4m3fn": DType.FP8_E4M3,
-    "float8_e4m3fnuz": DType.FP8_E4M3,
-    "c10::float8_e4m3fn": DType.FP8_E4M3,
-    "float8_e5m2": DType.FP8_E5M2,
-    "float8_e5m2fnuz": DType.FP8_E5M2,
-    "c10::float8_e5m2": DType.FP8_E5M2,
-    "char": DType.INT8,
-    "signed char": DType.INT8,
-    "byte": DType.UINT8,
-    "unsigned char": DType.UINT8,
-    "short": DType.INT16,
-    "int": DType.INT32,
-    "long": DType.INT64,
-    "long int": DType.INT64,
-    "bool": DType.BOOL,
-}
 
 
 def call_of_metadata(
@@ -54,7 +30,7 @@ def call_of_metadata(
         group_ranks=ranks,
         group_size=size if size is not None else len(ranks) if ranks is not None else None,
         sequence=_count(said.sequence),
-        dtype=_dtype(said.dtype),
+        dtype=dtype_named(said.dtype),
         in_elements=_count(said.in_elements),
         out_elements=_count(said.out_elements),
     )
@@ -79,7 +55,7 @@ def call_of_label(
         group_ranks=None,
         group_size=None,
         sequence=None,
-        dtype=_dtype(types[0]) if isinstance(types, list) and types else None,
+        dtype=dtype_named(types[0]) if isinstance(types, list) and types else None,
         in_elements=elements,
         out_elements=elements,
     )
@@ -133,10 +109,6 @@ def _ranks(value: Any) -> tuple[int, ...] | None:
     if not isinstance(value, list | tuple) or not all(isinstance(rank, int) for rank in value):
         return None
     return tuple(value) or None
-
-
-def _dtype(value: Any) -> DType | None:
-    return _DTYPES.get(value.lower()) if isinstance(value, str) else None
 
 
 def _elements(dims: Any) -> int | None:

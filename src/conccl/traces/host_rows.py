@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
 from conccl.traces.columns import Columns, Numbers, Table, integers
-from conccl.traces.events import Batch, Category, HostEvent, LaunchEvent, OpArguments
+from conccl.traces.events import Batch, Category, HostEvent, LaunchEvent, OpArguments, TensorArguments
+from conccl.traces.operators import KEPT
 from conccl.traces.times import event_times
 
 STEP_PREFIX = "ProfilerStep"
@@ -26,13 +27,15 @@ class HostRows:
     """Launches, labels and shaped operators as they stand in the file, in columns.
 
     The column ``thread`` numbers (process, thread) in ``threads``, ``name`` labels in ``names``, ``shapes``
-    texts of an operator's input shapes, ``details`` that of a communication label's arguments.
+    texts of an operator's input shapes, ``operator`` what `conccl.traces.operators` reads of it (or -1),
+    ``details`` the text of a communication label's arguments.
     """
 
     def __init__(self) -> None:
         self.threads = Table()
         self.names = Table()
         self.shapes = Table()
+        self.operators = Table()
         self.details = Table()
         self.launches = Columns()
         self.labels = Columns()
@@ -87,13 +90,27 @@ class HostRows:
     def _append_shapes(self, events: Sequence[HostEvent]) -> None:
         times = event_times([event.ts for event in events], [event.dur for event in events])
         arguments = _arguments([event.args for event in events])
+        shapes = self.shapes.numbers([bytes(op.input_dims) for op in arguments])
         self.ops.append(
             start_ns=times.start_ns,
             duration_ns=times.duration_ns,
             good=times.good,
             thread=self._threads(events),
-            shapes=self.shapes.numbers([bytes(op.input_dims) for op in arguments]),
+            shapes=shapes,
+            operator=self._operators(events, shapes),
         )
+
+    def _operators(self, events: Sequence[HostEvent], shapes: Numbers) -> Numbers:
+        """Numbers of name, shapes, element types and strides; -1 where the operator is none that is kept."""
+        numbers = np.full(len(events), -1, dtype=np.int32)
+        kept = [index for index, event in enumerate(events) if event.name in KEPT]
+        if kept:
+            tensors = _tensors([events[index].args for index in kept])
+            numbers[kept] = self.operators.numbers(
+                (events[index].name, shape, bytes(tensor.input_types), bytes(tensor.input_strides))
+                for index, shape, tensor in zip(kept, shapes[kept].tolist(), tensors, strict=True)
+            )
+        return numbers
 
     def _threads(self, events: Sequence[LaunchEvent | HostEvent]) -> Numbers:
         return self.threads.numbers(
@@ -106,21 +123,36 @@ class HostRows:
 
 
 _decode_arguments = msgspec.json.Decoder(list[OpArguments]).decode
+_decode_tensors = msgspec.json.Decoder(list[TensorArguments]).decode
+
+Arguments = TypeVar("Arguments", OpArguments, TensorArguments)
 
 
 def _arguments(texts: Sequence[bytes]) -> list[OpArguments]:
+    return _decoded(texts, _decode_arguments, OpArguments)
+
+
+def _tensors(texts: Sequence[bytes]) -> list[TensorArguments]:
+    return _decoded(texts, _decode_tensors, TensorArguments)
+
+
+def _decoded(
+    texts: Sequence[bytes], decode: Callable[[bytes], list[Arguments]], empty: type[Arguments]
+) -> list[Arguments]:
     """The arguments in each text; those that are no fitting object are as if they were empty."""
     try:
-        return _decode_arguments(b"[%b]" % b",".join(texts))
+        return decode(b"[%b]" % b",".join(texts))
     except (msgspec.MsgspecError, RecursionError):
-        return [_arguments_of(text) for text in texts]
+        return [_one_decoded(text, decode, empty) for text in texts]
 
 
-def _arguments_of(text: bytes) -> OpArguments:
+def _one_decoded(
+    text: bytes, decode: Callable[[bytes], list[Arguments]], empty: type[Arguments]
+) -> Arguments:
     try:
-        return _decode_arguments(b"[%b]" % bytes(text))[0]
+        return decode(b"[%b]" % bytes(text))[0]
     except (msgspec.MsgspecError, RecursionError):
-        return OpArguments()
+        return empty()
 
 
 def _thread(process: Any, thread: Any) -> tuple[str, str]:

@@ -133,8 +133,9 @@ def _gpu_event(event: Any) -> GpuEvent:
 def _host_event(event: Any) -> HostEvent:
     name = event.name()
     said: dict[str, Any] = {"Input Dims": event.shapes()} if any(event.shapes()) else {}
-    if name.startswith(COMMUNICATION_PREFIXES):
+    if said or name.startswith(COMMUNICATION_PREFIXES):
         said["Input type"] = list(event.dtypes())
+    if name.startswith(COMMUNICATION_PREFIXES):
         said |= {key: _value(text) for key, text in getattr(event, "extra_meta", dict)().items()}
     return HostEvent(
         ph="X",

@@ -11,6 +11,8 @@ The GPU rows are a `Timeline` whose ``columns`` hold, one entry a row:
 ``variant``        int32   equal for rows of equal name, grid, block and (where recorded) input shapes
 ``collective``     int32   index into ``Trace.collectives``; -1: none. Every communication row whose kind
                            or metadata is known has one; rows that say the same share it
+``operator``       int32   index into ``Trace.operators``: the innermost recorded operator that launched
+                           it, if its inputs are kept; -1: none
 ``nbytes``         int64   bytes of a copy or memset; 0: not known or neither
 ``in_graph``       bool    launched as part of a captured graph
 ``rule``           int16   index into ``Trace.rules``; -1: no rule knows it (it counts as compute)
@@ -30,6 +32,7 @@ import numpy.typing as npt
 
 from conccl.core.kinds import CollectiveKind, DType
 from conccl.core.timeline import Ids, Timeline, Times
+from conccl.traces.operators import HostOperator
 
 
 class RankSource(enum.StrEnum):
@@ -142,4 +145,5 @@ class Trace:
     rules: tuple[str, ...]
     """Names of the classification's rules, which the column ``rule`` indexes."""
     health: Health
+    operators: tuple[HostOperator, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -23,6 +23,8 @@ class Variants:
     variant: Ids
     ctas: Times
     threads: Ids
+    operator: Ids
+    """Number in `HostRows.operators`; -1: none that is kept."""
 
 
 def variants_of(launch_kind: Ids, /, *, gpu: GpuRows, host: HostRows, links: Links) -> Variants:
@@ -30,21 +32,22 @@ def variants_of(launch_kind: Ids, /, *, gpu: GpuRows, host: HostRows, links: Lin
     kinds = list(gpu.launches)
     ctas = np.array([_product(grid, most=_MOST_CTAS) for *_, grid, _ in kinds], dtype=np.int64)
     threads = np.array([_product(block, most=_MOST_THREADS) for *_, block in kinds], dtype=np.int32)
-    return Variants(
-        variant=_with_shapes(launch_kind, host, links), ctas=ctas[launch_kind], threads=threads[launch_kind]
-    )
-
-
-def _with_shapes(launch_kind: Ids, host: HostRows, links: Links) -> Ids:
-    """Kinds of launch told apart by the shapes of the operator that launched them."""
     shapes = host.ops.array("shapes", dtype=np.int32)
-    if not len(shapes):
-        return launch_kind
-    everything = np.ones(len(shapes), dtype=np.bool_)
-    op = around(links, host.ops, everything, threads=host.thread_numbers(host.ops))
-    shape = np.where(op >= 0, shapes[op], -1).astype(np.int64)
+    if len(shapes):
+        everything = np.ones(len(shapes), dtype=np.bool_)
+        op = around(links, host.ops, everything, threads=host.thread_numbers(host.ops))
+        operator = np.where(op >= 0, host.ops.array("operator", dtype=np.int32)[op], -1).astype(np.int32)
+        variant = _with_shapes(launch_kind, np.where(op >= 0, shapes[op], -1), host)
+    else:
+        operator, variant = np.full(len(launch_kind), -1, dtype=np.int32), launch_kind
+    return Variants(variant=variant, ctas=ctas[launch_kind], threads=threads[launch_kind], operator=operator)
+
+
+def _with_shapes(launch_kind: Ids, shape: Ids, host: HostRows) -> Ids:
+    """Kinds of launch told apart by the shapes of the operator that launched them."""
     _, variant = np.unique(
-        launch_kind.astype(np.int64) * (len(host.shapes) + 1) + shape + 1, return_inverse=True
+        launch_kind.astype(np.int64) * (len(host.shapes) + 1) + shape.astype(np.int64) + 1,
+        return_inverse=True,
     )
     numbers: Ids = variant.astype(np.int32)
     return numbers
