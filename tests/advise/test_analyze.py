@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 
 import conccl
 from conccl.advise.document import to_document
+from conccl.advise.predict import Predictions
 from conccl.cli.main import app
 from conccl.core.errors import TraceError
-from conccl.core.timeline import Times
+from conccl.core.timeline import Mask
 from conccl.traces.trace import Trace
 from made_traces import Row, write_kineto
 
@@ -173,10 +174,13 @@ def test_a_predictor_fills_what_the_trace_does_not_show(tmp_path: Path) -> None:
         Row(name=REDUCE, start=0, end=150 * US, stream="20"),
     ]
     path = write_kineto(tmp_path / "a.json", rows, rank=0, world_size=1)
-    unknown = conccl.analyze(path).ranks[0].overlap
+    unknown = conccl.analyze(path, predict=None).ranks[0].overlap
     assert (unknown.overlap, unknown.source) == (None, "unknown")
     known = conccl.analyze(path, predict=hundred_us_each).ranks[0].overlap
     assert known.source == "predicted"
+    assert known.predicted_ns == 150 * US
+    assert (known.compute_uncertainty_ns, known.communication_uncertainty_ns) == (10 * US, 10 * US)
+    assert known.fraction_range == pytest.approx((180 / 150 - 1, 220 / 150 - 1))
     assert known.overlap is not None
     assert (known.overlap.compute_ns, known.overlap.communication_ns) == (100 * US, 100 * US)
     assert known.overlap.fraction_of_ideal == pytest.approx((200 / 150 - 1) / 1)
@@ -184,12 +188,26 @@ def test_a_predictor_fills_what_the_trace_does_not_show(tmp_path: Path) -> None:
     assert measured.ranks[0].overlap.source == "unknown"
 
 
-def hundred_us_each(trace: Trace) -> Times:
-    return np.full(len(trace.timeline), 100 * US, dtype=np.int64)
+def hundred_us_each(trace: Trace, wanted: Mask) -> Predictions:
+    """Within ten percent."""
+    return Predictions(
+        alone_ns=np.where(wanted, 100.0 * US, np.nan),
+        uncertainty=np.where(wanted, 0.1, np.nan),
+        family=np.where(wanted, 0, -1).astype(np.int32),
+        families=("gemm",),
+        device="made-up",
+    )
 
 
-def nothing_known(trace: Trace) -> Times:
-    return np.full(len(trace.timeline), -1, dtype=np.int64)
+def nothing_known(trace: Trace, wanted: Mask) -> Predictions:
+    nothing = np.full(len(wanted), np.nan)
+    return Predictions(
+        alone_ns=nothing,
+        uncertainty=nothing,
+        family=np.full(len(wanted), -1, dtype=np.int32),
+        families=(),
+        device="made-up",
+    )
 
 
 def test_the_line_for_a_log(tmp_path: Path) -> None:

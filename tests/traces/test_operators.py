@@ -22,6 +22,8 @@ ADDMM = HostOperator(
     shapes=((512,), (1024, 1705), (1705, 512), (), ()),
     dtypes=(DType.FP32, DType.FP32, DType.FP32, None, None),
     strides=((1,), (1705, 1), (1, 1705), (), ()),
+    lists=((),) * 5,
+    values=(),
 )
 
 
@@ -58,7 +60,14 @@ def test_without_types_and_strides_the_shapes_are_known(tmp_path: Path) -> None:
     inputs = {"Input Dims": [[4, 8], [8, 2]]}
     trace = read_one(tmp_path / "a.json", launched(1, 100, host_row("cpu_op", "aten::mm", 80, 30, **inputs)))
     assert trace.operators == (
-        HostOperator(name="mm", shapes=((4, 8), (8, 2)), dtypes=(None, None), strides=None),
+        HostOperator(
+            name="mm",
+            shapes=((4, 8), (8, 2)),
+            lists=((), ()),
+            dtypes=(None, None),
+            strides=None,
+            values=(),
+        ),
     )
 
 
@@ -77,17 +86,27 @@ def test_an_operator_that_cannot_be_read_costs_no_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dims", [b"", b"null", b"7", b"[[", b'"[[2]]"', b"[" * 5000])
 def test_what_is_no_list_of_shapes_is_no_operator(dims: bytes) -> None:
-    assert host_operator("aten::mm", dims=dims, types=b"", strides=b"") is None
+    assert host_operator("aten::mm", dims=dims, types=b"") is None
 
 
-@pytest.mark.parametrize("entry", ["[2.5]", "[-1]", '["2"]', "[true]", "null", "[[2, 3], [4]]", "[1e40]"])
+@pytest.mark.parametrize("entry", ["[2.5]", "[-1]", '["2"]', "[true]", "null", "[[2, 3], 4]", "[1e40]"])
 def test_an_input_that_is_no_tensor_has_no_shape(entry: str) -> None:
-    found = host_operator("aten::mm", dims=f"[[2, 3], {entry}]".encode(), types=b"", strides=b"")
+    found = host_operator("aten::mm", dims=f"[[2, 3], {entry}]".encode(), types=b"")
     assert found is not None
     assert found.shapes == ((2, 3), ())
 
 
-@given(st.binary(max_size=60), st.binary(max_size=60), st.binary(max_size=60))
-def test_no_text_breaks_it(dims: bytes, types: bytes, strides: bytes) -> None:
-    found = host_operator("aten::mm", dims=dims, types=types, strides=strides)
+def test_lists_of_tensors_and_values_are_told() -> None:
+    found = host_operator(
+        "aten::cat", dims=b"[[[2, 3], [4]], []]", types=b'["TensorList", "Scalar"]', values=b'["", "1"]'
+    )
+    assert found is not None
+    assert found.lists == (((2, 3), (4,)), ())
+    assert found.shapes == ((), ())
+    assert found.values == ("", "1")
+
+
+@given(st.binary(max_size=60), st.binary(max_size=60), st.binary(max_size=60), st.binary(max_size=60))
+def test_no_text_breaks_it(dims: bytes, types: bytes, strides: bytes, values: bytes) -> None:
+    found = host_operator("aten::mm", dims=dims, types=types, strides=strides, values=values)
     assert found is None or len(found.dtypes) == len(found.shapes)

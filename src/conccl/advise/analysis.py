@@ -43,6 +43,37 @@ class RulesUsed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """How far the predictions of one family of kernels are to be trusted in this trace."""
+
+    family: str
+    """gemm, elementwise, rowwise, a collective's kind, copy."""
+    measured: int
+    """Kernels that are both predicted and measured alone in the trace."""
+    factor: float | None
+    """What predictions are multiplied by: the median of measured over predicted; None: too few to tell."""
+    error_before: float | None
+    """Mean relative error on those kernels without that; None where there are none."""
+    uncertainty: float
+    """Relative error to expect of what is predicted: what is left after it, else the cost model's own."""
+    used: bool
+    """False: too far off, so that these kernels stay unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionsUsed:
+    """What stands in for isolated instances that a rank's trace does not have."""
+
+    device: str | None
+    """Of the catalogue; None: the trace's device is not known."""
+    reason: str
+    """Why nothing is predicted; empty where something is."""
+    kernels: int
+    """Kernels with a predicted isolated time."""
+    calibration: tuple[Calibration, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """A named stretch of a drawing: a step, or an exposed collective."""
 
@@ -107,6 +138,8 @@ class RankAnalysis:
     """Summed durations of kernels."""
     health: Health
     drawing: Drawing | None
+    predictions: PredictionsUsed | None = None
+    """None: none were asked for, or every kernel that ran under overlap also ran alone."""
     warnings: tuple[str, ...]
 
 

@@ -13,7 +13,8 @@ from conccl.advise.analysis import Analysis, RulesUsed
 from conccl.advise.cautions import spans
 from conccl.advise.drawing import ROWS_DRAWN
 from conccl.advise.join import join
-from conccl.advise.rank import IsolatedTimes, RankFindings, RankOptions, analyze_rank
+from conccl.advise.predict import COST_MODELS, CostModels, Predict
+from conccl.advise.rank import RankFindings, RankOptions, analyze_rank
 from conccl.advise.workers import Died, cpus, spread
 from conccl.core.errors import InputError, TraceError
 from conccl.traces.classify import HostCopies
@@ -39,7 +40,7 @@ def analyze(
     host_copies: HostCopies | str = HostCopies.COPY,
     device: str | None = None,
     rows_drawn: int = ROWS_DRAWN,
-    predict: IsolatedTimes | None = None,
+    predict: Predict | None = COST_MODELS,
     processes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Analysis:
@@ -48,10 +49,14 @@ def analyze(
     ``traces`` are files, folders, globs or archives (one, or several), or a `torch.profiler.profile` that
     has stopped. ``step`` and ``rank`` limit the analysis; ``rules`` is a file of further classification
     rules; ``host_copies`` says whether copies from and to the host are mere copies or communication;
-    ``device`` names the GPU (see `conccl devices`); ``progress`` is called with files done and in all.
+    ``device`` names the GPU (see `conccl devices`) where the traces do not; ``predict`` gives isolated times
+    where a trace holds no isolated instance (None: they stay unknown); ``progress`` is called with files done
+    and in all.
 
     A file that cannot be read becomes one of the analysis's ``problems``; if none can, its error is raised.
     """
+    if isinstance(predict, CostModels) and device is not None:
+        predict = CostModels(device=device)
     options = RankOptions(step=step, rows_drawn=rows_drawn, predict=predict)
     host_copies = _host_copies(host_copies)
     used = RulesUsed(

@@ -54,6 +54,8 @@ def _of_regions(regions: Sequence[OverlappedRegion], /, *, ranks: int) -> list[O
             communication=communication,
             compute=compute,
             worst=max(group, key=lambda region: region.cost_ns or 0),
+            source="predicted" if any(region.source == "predicted" for region in group) else "measured",
+            uncertainty_ns=sum(region.cost_uncertainty_ns for region in group) // ranks,
         )
         for (communication, compute), group in groups.items()
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from conccl.advise.analysis import Analysis, RankAnalysis
+from conccl.advise.analysis import Analysis, PredictionsUsed, RankAnalysis
 from conccl.core.records import to_json_value
 from conccl.traces.findings import OverlapCost, OverlapEstimate, OverlappedRegion, StepSplit, WindowOverlap
 
@@ -57,9 +57,14 @@ def _rank(rank: RankAnalysis, /) -> dict[str, Any]:
         "overlap": _estimate(rank.overlap),
         "steps": [_step(step) for step in rank.steps],
         "windows": [_window(window) for window in rank.windows],
+        "predictions": None if rank.predictions is None else _predictions(rank.predictions),
         "health": _plain(rank.health),
         "warnings": list(rank.warnings),
     }
+
+
+def _predictions(used: PredictionsUsed, /) -> dict[str, Any]:
+    return {**_plain(used), "calibration": [_plain(family) for family in used.calibration]}
 
 
 def _step(step: StepSplit, /) -> dict[str, Any]:
@@ -106,14 +111,21 @@ def _cost(cost: OverlapCost, /) -> dict[str, Any]:
         "worst_rank": cost.worst.rank,
         "worst_step": cost.worst.step,
         "worst_start_ns": cost.worst.start_ns,
+        "source": cost.source,
+        "uncertainty_ns": cost.uncertainty_ns,
     }
 
 
 def _estimate(estimate: OverlapEstimate, /) -> dict[str, Any]:
-    overlap = estimate.overlap
+    overlap, span = estimate.overlap, estimate.fraction_range
     return {
         "source": estimate.source,
         "unknown_ns": estimate.unknown_ns,
+        "predicted_ns": estimate.predicted_ns,
+        "compute_uncertainty_ns": estimate.compute_uncertainty_ns,
+        "communication_uncertainty_ns": estimate.communication_uncertainty_ns,
+        "fraction_of_ideal_low": None if span is None else span[0],
+        "fraction_of_ideal_high": None if span is None else span[1],
         "compute_ns": None if overlap is None else overlap.compute_ns,
         "communication_ns": None if overlap is None else overlap.communication_ns,
         "ideal_speedup": None if overlap is None else overlap.ideal_speedup,

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from conccl.advise.analysis import RankAnalysis
+from conccl.advise.analysis import PredictionsUsed, RankAnalysis
 from conccl.advise.calls import call_rows, calls_of
 from conccl.advise.drawing import ROWS_DRAWN, draw
+from conccl.advise.isolation import isolation
 from conccl.advise.kernels import candidates, is_kernel, shared_stream_ns, unclassified
+from conccl.advise.predict import Predict
 from conccl.advise.view import View, view_of
-from conccl.core.timeline import Activity, Ids, Mask, Timeline, Times
-from conccl.traces.breakdown import Sides, communicates
-from conccl.traces.contention import Slowdowns, slowdowns
+from conccl.core.timeline import Ids, Mask, Times
+from conccl.traces.breakdown import communicates
+from conccl.traces.contention import slowdowns
 from conccl.traces.exposed import exposed_communication
 from conccl.traces.findings import (
     Contention,
@@ -33,13 +34,8 @@ from conccl.traces.matching import RankCalls
 from conccl.traces.regions import IsolatedWork, isolated_work, overlapped_regions
 from conccl.traces.trace import Trace
 
-IsolatedTimes = Callable[[Trace], Times]
-"""Predicts what each row of a trace takes alone, in ns; -1 where it cannot. Must pickle."""
-
 CONTENTION_KEPT = 200
 WINDOWS_KEPT = 32
-SLOWEST = 20.0
-"""A predicted slowdown beyond this says that the prediction is wrong, not that contention is strong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +45,7 @@ class RankOptions:
     step: int | None = None
     """Only the work of this step (the number that the profiler gave it)."""
     rows_drawn: int = ROWS_DRAWN
-    predict: IsolatedTimes | None = None
+    predict: Predict | None = None
     """For kernels without an isolated instance in the trace; None: they stay unknown."""
 
 
@@ -92,7 +88,8 @@ def analyze_rank(trace: Trace, options: RankOptions, /) -> RankFindings:
     timeline, every, rank = view.timeline, view.every, trace.rank
     waiting = _waiting(trace)
     found = slowdowns(timeline, every=every, rank=rank, nbytes=_nbytes(trace), waiting=waiting)
-    work = _isolated_work(trace, found, every=every, waiting=waiting, predict=options.predict)
+    alone = isolation(trace, found, every=every, waiting=waiting, predict=options.predict)
+    work = isolated_work(timeline, rate=alone.rate, doubt=alone.doubt)
     regions = overlapped_regions(
         timeline, every=every, work=work, rank=rank, window_ns=(view.start_ns, view.end_ns)
     )
@@ -107,12 +104,14 @@ def analyze_rank(trace: Trace, options: RankOptions, /) -> RankFindings:
     kernels = is_kernel(timeline) & view.rows
     rows = call_rows(view)
     return RankFindings(
-        analysis=_analysis(view, work=work, kernels=kernels, rows_drawn=options.rows_drawn),
+        analysis=_analysis(
+            view, work=work, kernels=kernels, rows_drawn=options.rows_drawn, predictions=alone.used
+        ),
         world_size=trace.world_size,
         calls=calls_of(view, rows),
         call_exposed_ns=exposed.exposed_ns[rows],
         call_exposure=exposed.finding[rows],
-        contention=found.kernels[:CONTENTION_KEPT],
+        contention=alone.kernels[:CONTENTION_KEPT],
         regions=tuple(dataclasses.replace(r, step=_number(trace, r.step)) for r in regions),
         exposed=tuple(dataclasses.replace(e, step=_number(trace, e.step)) for e in exposed.findings),
         unclassified=unclassified(timeline, kernels),
@@ -121,7 +120,15 @@ def analyze_rank(trace: Trace, options: RankOptions, /) -> RankFindings:
     )
 
 
-def _analysis(view: View, /, *, work: IsolatedWork, kernels: Mask, rows_drawn: int) -> RankAnalysis:
+def _analysis(
+    view: View,
+    /,
+    *,
+    work: IsolatedWork,
+    kernels: Mask,
+    rows_drawn: int,
+    predictions: PredictionsUsed | None,
+) -> RankAnalysis:
     """What a reader sees of the rank."""
     trace, timeline = view.trace, view.timeline
     whole = work.within_all(np.array([view.start_ns]), np.array([view.end_ns]))
@@ -151,6 +158,7 @@ def _analysis(view: View, /, *, work: IsolatedWork, kernels: Mask, rows_drawn: i
         kernel_ns=int(timeline.duration_ns[kernels].sum()),
         health=trace.health,
         drawing=drawing,
+        predictions=predictions,
         warnings=trace.warnings,
     )
 
@@ -171,39 +179,6 @@ def _nbytes(trace: Trace, /) -> Times:
     columns = trace.timeline.columns
     nbytes: Times = np.where(columns["collective"] >= 0, sizes[columns["collective"]], columns["nbytes"])
     return nbytes
-
-
-def _isolated_work(
-    trace: Trace,
-    found: Slowdowns,
-    /,
-    *,
-    every: Sides,
-    waiting: Mask,
-    predict: IsolatedTimes | None,
-) -> IsolatedWork:
-    """What got done; a collective that waits for peers is not taken to be faster under compute."""
-    rate = np.where(waiting, np.minimum(found.rate, 1.0), found.rate)
-    if predict is None:
-        return isolated_work(trace.timeline, rate=rate)
-    predicted = _predicted_rates(trace.timeline, predict(trace), every=every)
-    fills = ~np.isfinite(rate) & np.isfinite(predicted)
-    return isolated_work(trace.timeline, rate=np.where(fills, predicted, rate), predicted=fills)
-
-
-def _predicted_rates(timeline: Timeline, alone_ns: Times, /, *, every: Sides) -> npt.NDArray[np.float64]:
-    """1/s from predicted isolated times: the line of `conccl.traces.contention`, solved for 1/s."""
-    duration = timeline.duration_ns.astype(np.float64)
-    under = np.where(
-        communicates(timeline.activity),
-        every.compute.coverage(timeline.start_ns, timeline.end_ns),
-        every.communication.coverage(timeline.start_ns, timeline.end_ns),
-    )
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = under / duration
-        rate = 1 - (1 - alone_ns / duration) / share
-    known = (alone_ns >= 0) & (share > 0) & (timeline.activity != Activity.FUSED)
-    return np.where(known, np.clip(rate, 1 / SLOWEST, 1.0), np.nan)
 
 
 def _steps(view: View, /, *, work: IsolatedWork) -> tuple[StepSplit, ...]:

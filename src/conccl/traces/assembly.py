@@ -122,8 +122,8 @@ def _operators(host: HostRows, numbers: Ids) -> tuple[tuple[HostOperator, ...], 
     used, places = renumbered(numbers)
     texts, shapes = (list(host.operators), list(host.shapes)) if used else ([], [])
     parsed = [
-        host_operator(name, dims=shapes[shape], types=types, strides=strides)
-        for name, shape, types, strides in (texts[number] for number in used)
+        host_operator(name, dims=shapes[shape], types=types, strides=strides, values=values)
+        for name, shape, types, strides, values in (texts[number] for number in used)
     ]
     kept = np.cumsum([operator is not None for operator in parsed], dtype=np.int32) - 1
     readable = np.array([operator is not None for operator in parsed] + [False])

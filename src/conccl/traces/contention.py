@@ -26,8 +26,14 @@ class Slowdowns:
 
     rate: Numbers
     """One entry a row: isolated over concurrent time while the other side runs (1/s); NaN: not known."""
+    group: npt.NDArray[np.intp]
+    """One entry a row: equal for rows of one kernel; -1: of neither side, or without duration."""
+    alone_ns: Numbers
+    """One entry a row: median duration of its kernel's instances alone; NaN: there are none."""
     kernels: tuple[Contention, ...]
     """By time lost, most first; the unknown last. Kernels that never met the other side are left out."""
+    kernel_group: tuple[int, ...]
+    """The group that each of ``kernels`` is about."""
 
 
 def slowdowns(timeline: Timeline, /, *, every: Sides, rank: int, nbytes: Times, waiting: Mask) -> Slowdowns:
@@ -37,8 +43,10 @@ def slowdowns(timeline: Timeline, /, *, every: Sides, rank: int, nbytes: Times, 
     duration includes waiting for other ranks.
     """
     held = _ctas_held(timeline)
-    rate = np.full(len(timeline), np.nan)
-    kernels: list[Contention] = []
+    rate, alone_ns = np.full((2, len(timeline)), np.nan)
+    group = np.full(len(timeline), -1, dtype=np.intp)
+    kernels: list[tuple[int, Contention]] = []
+    count = 0
     for activity, other in (
         (Activity.COMPUTE, every.communication),
         (Activity.COMMUNICATION, every.compute),
@@ -48,8 +56,8 @@ def slowdowns(timeline: Timeline, /, *, every: Sides, rank: int, nbytes: Times, 
         covered = other.coverage(start, end).astype(np.float64)
         groups = _groups(timeline.columns["variant"][rows], nbytes[rows])
         found = fit(groups, duration=(end - start).astype(np.float64), covered=covered)
-        rate[rows] = found.rate[groups]
-        kernels += _records(
+        rate[rows], alone_ns[rows], group[rows] = found.rate[groups], found.alone[groups], groups + count
+        of_side = _records(
             timeline,
             rows,
             groups=groups,
@@ -59,8 +67,16 @@ def slowdowns(timeline: Timeline, /, *, every: Sides, rank: int, nbytes: Times, 
             rank=rank,
             waiting=waiting,
         )
-    kernels.sort(key=lambda kernel: -1 if kernel.excess_ns is None else kernel.excess_ns, reverse=True)
-    return Slowdowns(rate=rate, kernels=tuple(kernels))
+        kernels += ((count + each, kernel) for each, kernel in of_side)
+        count += len(found.rate)
+    kernels.sort(key=lambda entry: -1 if entry[1].excess_ns is None else entry[1].excess_ns, reverse=True)
+    return Slowdowns(
+        rate=rate,
+        group=group,
+        alone_ns=alone_ns,
+        kernels=tuple(kernel for _, kernel in kernels),
+        kernel_group=tuple(each for each, _ in kernels),
+    )
 
 
 def _mean(groups: npt.NDArray[np.intp], integral: Numbers, /, *, over: Numbers) -> Numbers:
@@ -98,12 +114,13 @@ def _records(
     side: str,
     rank: int,
     waiting: Mask,
-) -> Iterator[Contention]:
+) -> Iterator[tuple[int, Contention]]:
+    """Each group that met the other side, with what is known of it."""
     first = np.unique(groups, return_index=True)[1]
     for group in np.flatnonzero(found.beside_count):
         row = rows[first[group]]
         ctas = ctas_beside[group] if side == "compute" else timeline.columns["ctas"][row]
-        yield found.contention(
+        kernel = found.contention(
             int(group),
             rank=rank,
             name=timeline.names[timeline.name_id[row]],
@@ -111,3 +128,4 @@ def _records(
             ctas=round(float(ctas)) or None,
             waits=bool(waiting[row]),
         )
+        yield int(group), kernel

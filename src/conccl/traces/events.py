@@ -101,6 +101,7 @@ class TensorArguments(msgspec.Struct, gc=False):
 
     input_types: msgspec.Raw = msgspec.field(default=NOTHING, name="Input type")
     input_strides: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Strides")
+    input_values: msgspec.Raw = msgspec.field(default=NOTHING, name="Concrete Inputs")
 
 
 class Event(msgspec.Struct, gc=False):

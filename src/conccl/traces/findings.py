@@ -47,6 +47,34 @@ class OverlapEstimate:
     """measured (isolated instances in the trace), predicted, or unknown."""
     unknown_ns: int
     """Kernel time beside the other side for which no isolated time is known."""
+    predicted_ns: int = 0
+    """Time in which both sides ran and some kernel's isolated time is a prediction."""
+    compute_uncertainty_ns: int = 0
+    """How far off the isolated compute time may be, as far as it rests on predictions."""
+    communication_uncertainty_ns: int = 0
+
+    @property
+    def fraction_range(self) -> tuple[float, float] | None:
+        """The fraction of ideal if every prediction errs by its uncertainty, down and up; None: all measured.
+
+        Both ends have the same time in which the sides ran together.
+        """
+        if self.overlap is None or not (self.compute_uncertainty_ns or self.communication_uncertainty_ns):
+            return None
+        ends = []
+        for sign in (-1, 1):
+            shifted = Overlap(
+                compute_ns=max(0, self.overlap.compute_ns + sign * self.compute_uncertainty_ns),
+                communication_ns=max(
+                    0, self.overlap.communication_ns + sign * self.communication_uncertainty_ns
+                ),
+                concurrent_ns=self.overlap.concurrent_ns,
+            )
+            fraction = shifted.fraction_of_ideal
+            if fraction is None:
+                return None
+            ends.append(fraction)
+        return min(ends), max(ends)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +220,10 @@ class Contention:
     """SMs that the communication takes at most: CTAs of this kernel, or on average of what ran beside it."""
     waits: bool
     """The kernel waits for other ranks, so that its durations differ for more reasons than contention."""
+    predicted_ns: int | None = None
+    """What an instance takes alone by the cost models, where the trace has none alone; else None."""
+    predicted_uncertainty: float | None = None
+    """Relative error to expect of that."""
 
     @property
     def firm(self) -> bool:
@@ -227,6 +259,10 @@ class OverlappedRegion:
     """Time of it for which some kernel's isolated time is not known."""
     cost_ns: int | None
     """What the side lost in it that is busy longer in the rank's window: the other's loss costs no time."""
+    cost_uncertainty_ns: int = 0
+    """How far off that may be, as far as it rests on predictions."""
+    compute_uncertainty_ns: int = 0
+    communication_uncertainty_ns: int = 0
 
     @property
     def ideal_speedup(self) -> float | None:
@@ -271,6 +307,10 @@ class OverlapCost:
     """The kernel beside it; where it is exposed, the one before it."""
     worst: ExposedCommunication | OverlappedRegion
     """The rank that pays most."""
+    source: str = "measured"
+    """measured, or predicted where isolated times in it are."""
+    uncertainty_ns: int = 0
+    """How far off the cost may be, as far as it rests on predictions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

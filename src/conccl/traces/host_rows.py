@@ -10,7 +10,7 @@ import numpy as np
 
 from conccl.traces.columns import Columns, Numbers, Table, integers
 from conccl.traces.events import Batch, Category, HostEvent, LaunchEvent, OpArguments, TensorArguments
-from conccl.traces.operators import KEPT
+from conccl.traces.operators import KEPT, WITH_VALUES
 from conccl.traces.times import event_times
 
 STEP_PREFIX = "ProfilerStep"
@@ -101,13 +101,19 @@ class HostRows:
         )
 
     def _operators(self, events: Sequence[HostEvent], shapes: Numbers) -> Numbers:
-        """Numbers of name, shapes, element types and strides; -1 where the operator is none that is kept."""
+        """Numbers of name, shapes, types, strides and values; -1 where the operator is none that is kept."""
         numbers = np.full(len(events), -1, dtype=np.int32)
         kept = [index for index, event in enumerate(events) if event.name in KEPT]
         if kept:
             tensors = _tensors([events[index].args for index in kept])
             numbers[kept] = self.operators.numbers(
-                (events[index].name, shape, bytes(tensor.input_types), bytes(tensor.input_strides))
+                (
+                    events[index].name,
+                    shape,
+                    bytes(tensor.input_types),
+                    bytes(tensor.input_strides),
+                    bytes(tensor.input_values) if events[index].name in WITH_VALUES else b"",
+                )
                 for index, shape, tensor in zip(kept, shapes[kept].tolist(), tensors, strict=True)
             )
         return numbers

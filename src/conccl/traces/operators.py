@@ -25,13 +25,25 @@ ELEMENTWISE = frozenset(
     }
 )
 
+ATTENTIONS = frozenset(
+    f"_{library}_attention_{direction}"
+    for library in ("cudnn", "flash")
+    for direction in ("forward", "backward")
+)
+
 PREFIX = "aten::"
 
-KEPT = frozenset(PREFIX + name for name in GEMMS | NORMS | SOFTMAXES | ELEMENTWISE)
+KEPT = frozenset(PREFIX + name for name in GEMMS | NORMS | SOFTMAXES | ELEMENTWISE | ATTENTIONS | {"cat"})
 """Operators whose inputs are read; of all others only that they were there."""
+
+WITH_VALUES = frozenset(PREFIX + name for name in ATTENTIONS)
+"""Those of which also the values of inputs that are no tensors are read."""
 
 MOST_NUMBERS = 64
 """Dimensions and inputs beyond this are no operator's."""
+
+MOST_TENSORS = 4096
+"""A list of more tensors than this is not read."""
 
 Shape = tuple[int, ...]
 
@@ -44,34 +56,49 @@ class HostOperator:
     """Without its namespace."""
     shapes: tuple[Shape, ...]
     """Of what is no tensor: ()."""
+    lists: tuple[tuple[Shape, ...], ...]
+    """The shapes of an input that is a list of tensors; of others: ()."""
     dtypes: tuple[DType | None, ...]
     """None: no tensor, or not recorded."""
     strides: tuple[Shape, ...] | None
     """None: not recorded."""
+    values: tuple[str, ...]
+    """Texts of inputs that are no tensors, "" for those that are; empty where not recorded."""
 
 
-def host_operator(name: str, /, *, dims: bytes, types: bytes, strides: bytes) -> HostOperator | None:
+def host_operator(
+    name: str, /, *, dims: bytes, types: bytes, strides: bytes = b"", values: bytes = b""
+) -> HostOperator | None:
     """From the texts of its arguments; None where the shapes are not lists of sizes."""
-    shapes = _lists(dims)
-    if shapes is None:
+    sizes = _decoded(dims)
+    if not isinstance(sizes, list) or len(sizes) > MOST_NUMBERS:
         return None
-    told = _decoded(types)
-    names = told if isinstance(told, list) and len(told) == len(shapes) else [None] * len(shapes)
-    apart = _lists(strides)
+    apart = _of_length(_decoded(strides), len(sizes))
     return HostOperator(
         name=name.removeprefix(PREFIX),
-        shapes=shapes,
-        dtypes=tuple(dtype_named(each) for each in names),
-        strides=apart if apart is not None and len(apart) == len(shapes) else None,
+        shapes=tuple(map(_shape, sizes)),
+        lists=tuple(map(_shapes, sizes)),
+        dtypes=tuple(dtype_named(each) for each in _of_length(_decoded(types), len(sizes)) or sizes),
+        strides=None if apart is None else tuple(map(_shape, apart)),
+        values=tuple(
+            each if isinstance(each, str) else "" for each in _of_length(_decoded(values), len(sizes)) or ()
+        ),
     )
 
 
-def _lists(text: bytes) -> tuple[Shape, ...] | None:
-    """``[[2, 3], [], [4]]``; what is a list of something else (a list of tensors) is no shape."""
-    value = _decoded(text)
-    if not isinstance(value, list) or len(value) > MOST_NUMBERS:
-        return None
-    return tuple(tuple(entry) if _is_shape(entry) else () for entry in value)
+def _of_length(value: Any, length: int) -> list[Any] | None:
+    return value if isinstance(value, list) and len(value) == length else None
+
+
+def _shape(entry: Any) -> Shape:
+    return tuple(entry) if _is_shape(entry) else ()
+
+
+def _shapes(entry: Any) -> tuple[Shape, ...]:
+    """Of ``[[2, 3], [4]]``, a list of tensors."""
+    if not isinstance(entry, list) or not 0 < len(entry) <= MOST_TENSORS or not all(map(_is_shape, entry)):
+        return ()
+    return tuple(map(tuple, entry))
 
 
 def _is_shape(entry: Any) -> bool:

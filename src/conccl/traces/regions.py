@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conccl.core.metrics import Overlap
-from conccl.core.timeline import Ids, Mask, Timeline, Times
+from conccl.core.timeline import Ids, Timeline, Times
 from conccl.traces.breakdown import Sides, communicates, computes
 from conccl.traces.findings import OverlapEstimate, OverlappedRegion
 from conccl.traces.integrals import Integral, Numbers, level
@@ -47,6 +47,10 @@ class Work(NamedTuple):
     unknown: Any
     """Time in which both ran and some kernel's isolated time is not known."""
     predicted: Any
+    """Time in which both ran and some kernel's isolated time is a prediction."""
+    compute_doubt: Any
+    """How far off ``compute`` may be, as far as it rests on predictions."""
+    communication_doubt: Any
 
     @property
     def busy(self) -> Any:
@@ -83,7 +87,14 @@ class Work(NamedTuple):
             communication_ns=round(self.communication),
             concurrent_ns=round(self.busy),
         )
-        return OverlapEstimate(overlap=overlap, source=self.source, unknown_ns=unknown_ns)
+        return OverlapEstimate(
+            overlap=overlap,
+            source=self.source,
+            unknown_ns=unknown_ns,
+            predicted_ns=round(self.predicted),
+            compute_uncertainty_ns=round(self.compute_doubt),
+            communication_uncertainty_ns=round(self.communication_doubt),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,10 +123,10 @@ class IsolatedWork:
         return tuple(Work(*figures) for figures in zip(*columns, strict=True))
 
 
-def isolated_work(timeline: Timeline, /, *, rate: Numbers, predicted: Mask | None = None) -> IsolatedWork:
+def isolated_work(timeline: Timeline, /, *, rate: Numbers, doubt: Numbers | None = None) -> IsolatedWork:
     """From each row's isolated over concurrent time (1/s; NaN: not known), what got done when.
 
-    ``predicted`` marks rows whose rate is no measurement.
+    ``doubt`` says of rows whose rate is predicted how far off it may be; NaN: measured. None: all are.
     """
     start, end = timeline.start_ns, timeline.end_ns
     edges = distinct(start, end) if len(start) else np.zeros(1, dtype=np.int64)
@@ -130,14 +141,19 @@ def isolated_work(timeline: Timeline, /, *, rate: Numbers, predicted: Mask | Non
     computing, communicating = running(compute), running(communication)
     both = (computing > 0) & (communicating > 0)
     unknown = running((compute | communication) & ~known) > 0
-    guessed = np.zeros(len(edges) - 1) if predicted is None else running(predicted)
+    sides = (("compute", compute, computing), ("communication", communication, communicating))
     speed = {
         side: np.where(both, running(rows, rate) / np.maximum(count, 1), count > 0)
-        for side, rows, count in (
-            ("compute", compute, computing),
-            ("communication", communication, communicating),
-        )
+        for side, rows, count in sides
     }
+    guessed = np.zeros(len(edges) - 1)
+    doubts = dict.fromkeys(speed, guessed)
+    if doubt is not None:
+        guessed = running(np.isfinite(doubt) & (compute | communication))
+        doubts = {
+            side: both * running(rows, np.nan_to_num(doubt)) / np.maximum(count, 1)
+            for side, rows, count in sides
+        }
 
     def integral(value: npt.NDArray[Any]) -> Integral:
         return Integral(edges_ns=edges, value=value.astype(np.float64))
@@ -151,6 +167,8 @@ def isolated_work(timeline: Timeline, /, *, rate: Numbers, predicted: Mask | Non
             both=integral(both),
             unknown=integral(both & unknown),
             predicted=integral(both & (guessed > 0)),
+            compute_doubt=integral(doubts["compute"]),
+            communication_doubt=integral(doubts["communication"]),
         )
     )
 
@@ -203,6 +221,9 @@ def overlapped_regions(
                 source=done.source if is_known else "unknown",
                 unknown_ns=round(done.unknown),
                 cost_ns=round(costs[group]) if is_known else None,
+                cost_uncertainty_ns=round(_doubt(done, whole=whole)) if is_known else 0,
+                compute_uncertainty_ns=round(done.compute_doubt) if is_known else 0,
+                communication_uncertainty_ns=round(done.communication_doubt) if is_known else 0,
             )
         )
     return tuple(found)
@@ -227,6 +248,13 @@ def _cost(work: Work, /, *, whole: Work) -> float:
     if whole.computing >= whole.communicating:
         return float(work.compute_lost)
     return float(work.communication_lost)
+
+
+def _doubt(work: Work, /, *, whole: Work) -> float:
+    """How far off that may be."""
+    if whole.computing >= whole.communicating:
+        return float(work.compute_doubt)
+    return float(work.communication_doubt)
 
 
 def _longest_names(timeline: Timeline, start_ns: Times, end_ns: Times, /) -> list[Ids]:

@@ -1,0 +1,53 @@
+"""Predicted isolated times of a trace's rows, and who predicts them.
+
+The cost models are loaded when a trace needs them, since most analyses of small traces take less time than
+loading them does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from conccl.core.timeline import Ids, Mask
+from conccl.traces.integrals import Numbers
+from conccl.traces.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Predictions:
+    """Isolated times that rest on no measurement; parallel arrays, one entry a row."""
+
+    alone_ns: Numbers
+    """NaN: not predicted."""
+    uncertainty: Numbers
+    """Relative error to expect; NaN where nothing is predicted."""
+    family: Ids
+    """Index into ``families``: what errs alike; -1 where nothing is predicted."""
+    families: tuple[str, ...]
+    """gemm, elementwise, rowwise, collective kinds, copy."""
+    device: str | None
+    """The catalogue's name of what the trace was recorded on; None: not known."""
+    reason: str = ""
+    """Why nothing could be predicted."""
+
+
+Predict = Callable[[Trace, Mask], Predictions]
+"""Predicts the marked rows of a trace. Must pickle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostModels:
+    """Predicts by `conccl.costs`, on the device that the trace was recorded on."""
+
+    device: str | None = None
+    """Of the catalogue, or a TOML file; None: what the trace names."""
+
+    def __call__(self, trace: Trace, wanted: Mask, /) -> Predictions:
+        """The wanted rows, as far as their work is recorded."""
+        from conccl.advise.modelled import modelled  # noqa: PLC0415 (see above)
+
+        return modelled(trace, wanted, device=self.device)
+
+
+COST_MODELS = CostModels()
