@@ -51,9 +51,9 @@ class Calibration:
     measured: int
     """Kernels that are both predicted and measured alone in the trace."""
     factor: float | None
-    """What predictions are multiplied by: the median of measured over predicted; None: too few to tell."""
+    """What predictions are multiplied by: the median, by time, of measured over predicted; None: too few."""
     error_before: float | None
-    """Mean relative error on those kernels without that; None where there are none."""
+    """Mean relative error, by time, on those kernels without that; None where there are none."""
     uncertainty: float
     """Relative error to expect of what is predicted: what is left after it, else the cost model's own."""
     used: bool

@@ -19,6 +19,7 @@ from conccl.traces.breakdown import Sides
 from conccl.traces.contention import Slowdowns
 from conccl.traces.findings import Contention
 from conccl.traces.integrals import Numbers
+from conccl.traces.slowdown_fit import weighted_medians
 from conccl.traces.trace import Trace
 
 SLOWEST = 20.0
@@ -112,8 +113,8 @@ def _calibrated(
     for place, family in enumerate(predicted.families):
         mine = predicted.family == place
         own = float(np.nanmean(uncertainty[mine]))
-        ratios = _ratios(found, check, family)
-        factor, error = _typical(ratios) if len(ratios) >= ENOUGH else (1.0, own)
+        ratios, weights = _ratios(found, check, family)
+        factor, error = _typical(ratios, weights) if len(ratios) >= ENOUGH else (1.0, own)
         used = error <= TOO_FAR
         alone_ns[mine] *= factor if used else np.nan
         if len(ratios) >= ENOUGH:
@@ -123,7 +124,7 @@ def _calibrated(
                 family=family,
                 measured=len(ratios),
                 factor=factor if len(ratios) >= ENOUGH else None,
-                error_before=float(np.mean(np.abs(1 / ratios - 1))) if len(ratios) else None,
+                error_before=_error(ratios, weights) if len(ratios) else None,
                 uncertainty=error,
                 used=used,
             )
@@ -150,20 +151,25 @@ def _longest_measured(trace: Trace, found: Slowdowns, /, *, among: Mask) -> Mask
     return chosen
 
 
-def _ratios(found: Slowdowns, check: Predictions, family: str, /) -> Numbers:
-    """Measured over predicted isolated time of the family's kernels that have both."""
+def _ratios(found: Slowdowns, check: Predictions, family: str, /) -> tuple[Numbers, Numbers]:
+    """Measured over predicted isolated time of the family's kernels that have both; the measured times."""
     if family not in check.families:
-        return np.zeros(0)
+        return np.zeros(0), np.zeros(0)
     rows = np.flatnonzero(check.family == check.families.index(family))
-    ratios: Numbers = found.alone_ns[rows] / check.alone_ns[rows]
-    return ratios
+    alone_ns: Numbers = found.alone_ns[rows]
+    return alone_ns / check.alone_ns[rows], alone_ns
 
 
-def _typical(ratios: Numbers, /) -> tuple[float, float]:
-    """The median ratio, and the mean relative error that is left to a kernel that it was not taken from."""
-    factor = float(np.median(ratios))
-    error = float(np.mean(np.abs(factor / ratios - 1)))
-    return factor, error * len(ratios) / (len(ratios) - 1)
+def _typical(ratios: Numbers, weights: Numbers, /) -> tuple[float, float]:
+    """The median ratio by time, and the relative error that is left to a kernel that it was not taken from."""
+    together = np.zeros(len(ratios), dtype=np.intp)
+    factor = float(weighted_medians(together, ratios, weights=weights, count=1)[0])
+    return factor, _error(ratios / factor, weights) * len(ratios) / (len(ratios) - 1)
+
+
+def _error(ratios: Numbers, weights: Numbers, /) -> float:
+    """The mean relative error by time: a long kernel's counts for more."""
+    return float(np.average(np.abs(1 / ratios - 1), weights=weights))
 
 
 def _rates(
