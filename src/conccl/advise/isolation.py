@@ -161,7 +161,7 @@ def _ratios(found: Slowdowns, check: Predictions, family: str, /) -> tuple[Numbe
 
 
 def _typical(ratios: Numbers, weights: Numbers, /) -> tuple[float, float]:
-    """The median ratio by time, and the relative error that is left to a kernel that it was not taken from."""
+    """The median ratio by time, and the relative error left to a kernel that it was not taken from."""
     together = np.zeros(len(ratios), dtype=np.intp)
     factor = float(weighted_medians(together, ratios, weights=weights, count=1)[0])
     return factor, _error(ratios / factor, weights) * len(ratios) / (len(ratios) - 1)

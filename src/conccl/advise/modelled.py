@@ -29,6 +29,9 @@ from conccl.traces.trace import Trace
 MOST_WORKS = 300
 """Pieces of work, those with most time, that are predicted of a trace: a millisecond each at most."""
 
+MEMSET = "memset"
+"""What the cost models call the driver's fills, which a trace has as memsets and not as kernels."""
+
 Rows = npt.NDArray[np.intp]
 
 
@@ -132,11 +135,12 @@ def _of_operator(trace: Trace, rows: Rows, device: Device, /) -> Iterator[_Work]
 def _kernel(op: Compute, device: Device, /, *, place: int, count: int) -> KernelCost | None:
     """The op's kernel at this place by length; None where the model has not ``count`` of them."""
     try:
-        kernels = sorted(kernels_of(op, device), key=lambda kernel: -kernel.isolated_ns)
+        kernels = [kernel for kernel in kernels_of(op, device) if kernel.name != MEMSET]
     except ConcclError:  # no model of this op, or none of this element type on the device
         return None
+    kernels.sort(key=lambda kernel: -kernel.isolated_ns)
     if isinstance(op, Gemm):
-        return kernels[0]
+        return kernels[0] if kernels else None
     return kernels[place] if len(kernels) == count else None
 
 
