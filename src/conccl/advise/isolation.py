@@ -112,6 +112,8 @@ def _calibrated(
     calibrations = []
     for place, family in enumerate(predicted.families):
         mine = predicted.family == place
+        if not mine.any():
+            continue
         own = float(np.nanmean(uncertainty[mine]))
         ratios, weights = _ratios(found, check, family)
         factor, error = _typical(ratios, weights) if len(ratios) >= ENOUGH else (1.0, own)

@@ -17,7 +17,16 @@ from conccl.advise.analysis import Analysis, RankAnalysis
 from conccl.core.units import format_bandwidth, format_bytes, format_ns, format_share
 from conccl.report.names import short, shown
 from conccl.report.palette import PALETTE
-from conccl.report.texts import device_line, fraction_text, headline_ranks, mean_or_none, window_text
+from conccl.report.texts import (
+    PREDICTED,
+    device_line,
+    fraction_text,
+    headline_ranks,
+    is_predicted,
+    mean_or_none,
+    range_text,
+    window_text,
+)
 from conccl.traces.findings import CollectiveSummary, Contention, OverlapCost, OverlappedRegion
 
 MOST_RANKS = 8
@@ -33,6 +42,7 @@ def render_terminal(analysis: Analysis, /) -> RenderableType:
     parts += _problems(analysis)
     if analysis.ranks:
         parts.append(_split(analysis))
+        parts += _predicted(analysis)
         parts.append(_waiting(analysis))
     if analysis.collectives:
         parts.append(_collectives(analysis.collectives))
@@ -98,6 +108,21 @@ def _split(analysis: Analysis) -> Table:
     return table
 
 
+def _predicted(analysis: Analysis) -> list[RenderableType]:
+    """What the mark of predicted figures means, where there is one, and how far off they may be."""
+    rank = next((rank for rank in analysis.ranks if is_predicted(rank.overlap)), None)
+    if rank is None or rank.predictions is None:
+        return []
+    span = range_text(rank.overlap)
+    return [
+        Text(
+            f"{PREDICTED} rests on isolated times predicted for {shown(rank.predictions.device or '')}"
+            + (f": {span} on rank {rank.rank}" if span else ""),
+            style="dim",
+        )
+    ]
+
+
 def _split_row(rank: RankAnalysis) -> list[Text]:
     split = rank.split
 
@@ -115,7 +140,7 @@ def _split_row(rank: RankAnalysis) -> list[Text]:
         share(split.copy_only_ns, "copy"),
         share(split.idle_ns, "idle"),
         Text(format_share(split.hidden_share)),
-        Text(fraction_text(rank.overlap.overlap), style="bold"),
+        Text(fraction_text(rank.overlap), style="bold"),
     ]
 
 
@@ -216,7 +241,7 @@ def _cost(place: int, cost: OverlapCost) -> Text:
         what, joined = f"could be covered in {worst.calls} call{'s' if worst.calls > 1 else ''}", "after"
     line = Text.assemble(
         f"{place}. ",
-        (format_ns(cost.cost_ns), "bold"),
+        (f"{PREDICTED if cost.source == 'predicted' else ''}{format_ns(cost.cost_ns)}", "bold"),
         f" a rank {what}; most on rank {worst.rank}",
         "" if worst.step is None else f", step {worst.step}",
         "\n   ",
@@ -235,7 +260,9 @@ def _why_no_cost(analysis: Analysis) -> str:
         return "There is no communication in these traces."
     if not any(rank.split.both_ns for rank in analysis.ranks):
         return "Communication and compute never ran together, so all of it is exposed."
-    return "No kernel that ran under overlap also ran alone here, so its cost is not known."
+    reason = next((rank.predictions.reason for rank in analysis.ranks if rank.predictions), "")
+    predicted = f" Nothing is predicted: {shown(reason)}." if reason else ""
+    return f"No kernel that ran under overlap also ran alone here, so its cost is not known.{predicted}"
 
 
 def _more(rows: tuple[object, ...] | list[Contention]) -> str:

@@ -9,7 +9,7 @@ from conccl.advise.analysis import Analysis, RankAnalysis
 from conccl.core.metrics import MEANINGFUL_IDEAL_SPEEDUP, Overlap
 from conccl.core.units import format_ns
 from conccl.report.names import shown
-from conccl.traces.findings import OverlappedRegion
+from conccl.traces.findings import OverlapEstimate, OverlappedRegion
 
 
 def time_text(time_ns: float | None, /) -> str:
@@ -41,16 +41,34 @@ def window_text(analysis: Analysis, /) -> str:
     return text if len(windows) == 1 else f"{text} (and {len(windows) - 1} other windows)"
 
 
-def fraction_text(overlap: Overlap | OverlappedRegion | None, /) -> str:
+PREDICTED = "~"
+"""Stands before a figure that rests on predicted isolated times."""
+
+
+def fraction_text(known: Overlap | OverlapEstimate | OverlappedRegion | None, /) -> str:
     """The fraction of ideal to two digits; what it is instead where it has no meaning or is not known.
 
     >>> fraction_text(Overlap(compute_ns=100, communication_ns=100, concurrent_ns=150))
     '0.50'
     """
+    overlap = known.overlap if isinstance(known, OverlapEstimate) else known
     if overlap is None or overlap.compute_ns is None:
         return "unknown"
     fraction = overlap.fraction_of_ideal
-    return "n/a" if fraction is None else f"{fraction:.2f}"
+    if fraction is None:
+        return "n/a"
+    return f"{PREDICTED if is_predicted(known) else ''}{fraction:.2f}"
+
+
+def is_predicted(known: Overlap | OverlapEstimate | OverlappedRegion | None, /) -> bool:
+    """Whether it rests on predicted isolated times."""
+    return isinstance(known, (OverlapEstimate, OverlappedRegion)) and known.source == "predicted"
+
+
+def range_text(estimate: OverlapEstimate, /) -> str:
+    """From where to where a predicted fraction of ideal may be; empty where it is measured."""
+    span = estimate.fraction_range
+    return "" if span is None else f"{span[0]:.2f} to {span[1]:.2f}"
 
 
 def fraction_reason(overlap: Overlap | None, /) -> str:

@@ -156,7 +156,7 @@ def _numbers_of(part: RankAnalysis | StepSplit) -> tuple[Cell, ...]:
         time_cell(part.wait_ns),
         time_cell(part.transfer_ns),
         speedup_cell(part.overlap.overlap),
-        fraction_cell(part.overlap.overlap),
+        fraction_cell(part.overlap),
     )
 
 
@@ -197,7 +197,7 @@ def _window_row(rank: RankAnalysis, window: WindowOverlap) -> tuple[Cell, ...]:
     overlap = window.overlap.overlap
     return (
         name_cell(short(window.name, width=60), full=window.name),
-        fraction_cell(overlap),
+        fraction_cell(window.overlap),
         speedup_cell(overlap),
         ideal_cell(overlap),
         time_cell(window.span_ns),

@@ -9,8 +9,8 @@ from conccl.core.units import format_share
 from conccl.report.blocks import Cell, Column, DataTable
 from conccl.report.names import shown
 from conccl.report.runs import Run
-from conccl.report.texts import fraction_text, ratio_text, time_text
-from conccl.traces.findings import OverlappedRegion
+from conccl.report.texts import fraction_text, range_text, ratio_text, time_text
+from conccl.traces.findings import OverlapEstimate, OverlappedRegion
 
 _NOTHING = frozenset({"", "-"})
 
@@ -43,9 +43,15 @@ def ratio_cell(ratio: float | None, /) -> Cell:
     return Cell(text=ratio_text(ratio), value=ratio)
 
 
-def fraction_cell(overlap: Overlap | OverlappedRegion | None, /) -> Cell:
-    """The fraction of ideal, or the word for why there is none."""
-    return Cell(text=fraction_text(overlap), value=None if overlap is None else overlap.fraction_of_ideal)
+def fraction_cell(known: OverlapEstimate | OverlappedRegion, /) -> Cell:
+    """The fraction of ideal, marked where it is predicted; or the word for why there is none."""
+    overlap = known.overlap if isinstance(known, OverlapEstimate) else known
+    span = range_text(known) if isinstance(known, OverlapEstimate) else ""
+    return Cell(
+        text=fraction_text(known),
+        value=None if overlap is None else overlap.fraction_of_ideal,
+        full=f"predicted: {span}" if span else "",
+    )
 
 
 def speedup_cell(overlap: Overlap | OverlappedRegion | None, /) -> Cell:

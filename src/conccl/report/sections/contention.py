@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from conccl.core.units import format_share
 from conccl.report.blocks import (
     Block,
     Cell,
@@ -57,6 +58,7 @@ _COLUMNS = (
     Column(label="Count", numeric=True, help="Instances with any of the other side beside them"),
     Column(label="Covered", numeric=True, help="Share of their time in which the other side ran"),
     Column(label="CTAs", numeric=True, help="SMs that the communication takes at most"),
+    Column(label="Alone, predicted", numeric=True, help="By the cost models, where no instance ran alone"),
     Column(label="Also waits", help="Waits for other ranks, so that more than contention is in its times"),
 )
 
@@ -165,7 +167,17 @@ def _row(entry: Contention) -> tuple[Cell, ...]:
         count_cell(entry.overlapped_count),
         share_cell(entry.overlapped_share),
         count_cell(entry.ctas),
+        _predicted_cell(entry),
         Cell(text="yes" if entry.waits else ""),
+    )
+
+
+def _predicted_cell(entry: Contention) -> Cell:
+    if entry.predicted_ns is None or entry.predicted_uncertainty is None:
+        return Cell(text="-")
+    return Cell(
+        text=f"{time_text(entry.predicted_ns)} ± {format_share(entry.predicted_uncertainty)}",
+        value=entry.predicted_ns,
     )
 
 

@@ -16,6 +16,7 @@ from conccl.report.texts import (
     fraction_text,
     mean_or_none,
     middle_rank,
+    range_text,
     ratio_text,
     time_text,
 )
@@ -24,7 +25,7 @@ from conccl.traces.findings import OverlapEstimate, WindowOverlap
 _IDEAL_RULE = (
     "(speedup - 1) / (ideal speedup - 1). Speedup is isolated compute + isolated communication over the time"
     " they took together; ideal speedup is the same sum over its longer side. Isolated times are those of the"
-    " same kernels alone in the trace."
+    " same kernels alone in the trace; \u201c~\u201d marks figures that rest on predicted ones."
 )
 
 
@@ -97,7 +98,7 @@ def _stretch(run: Run, window: WindowOverlap) -> Gauge:
     return Gauge(
         label=run.label,
         value=None if overlap is None else overlap.fraction_of_ideal,
-        text=fraction_text(overlap),
+        text=fraction_text(window.overlap),
         detail="; ".join([*_overlap_details(window.overlap), f"{window.count} stretches"]),
     )
 
@@ -113,7 +114,7 @@ def _fraction(run: Run) -> Gauge:
     return Gauge(
         label=run.label,
         value=overlap.fraction_of_ideal,
-        text=fraction_text(overlap),
+        text=fraction_text(rank.overlap),
         detail="; ".join(details),
     )
 
@@ -131,7 +132,11 @@ def _overlap_details(estimate: OverlapEstimate) -> list[str]:
     if estimate.unknown_ns:
         details.append(f"{time_text(estimate.unknown_ns)} of kernels have no isolated time")
     if estimate.source != "measured":
-        details.append(f"isolated times {estimate.source}")
+        span = range_text(estimate)
+        details.append(
+            f"predicted: {time_text(estimate.predicted_ns)} of overlap rest on isolated times by cost models"
+            + (f", between {span} if all err one way" if span else "")
+        )
     return details
 
 

@@ -10,6 +10,7 @@ from conccl.report.sections.cells import (
     count_cell,
     name_cell,
     number_cell,
+    ratio_cell,
     share_cell,
     table_of_runs,
     time_cell,
@@ -40,13 +41,64 @@ _COUNTS = {
 
 def health(runs: tuple[Run, ...], /) -> Section:
     """Warnings first, then what was odd about each rank's rows, then what no rule knows."""
-    blocks: list[Block] = [_notes(runs), _rows_table(runs), _unclassified(runs)]
+    blocks: list[Block] = [_notes(runs), _rows_table(runs), _unclassified(runs), *_predictions(runs)]
     return Section(
         id="health",
         title="Health",
         lead="What was odd about the traces, and so how far these figures can be trusted.",
         blocks=tuple(blocks),
     )
+
+
+_PREDICTIONS_RULE = (
+    "Kernels that ran under overlap and never alone, by the cost models of the device. Of kernels of the same"
+    " family that also ran alone, the median of measured over predicted (by time) corrects them, and what is"
+    " left of the error is the uncertainty; where fewer than three did, it is the model's own."
+)
+_PREDICTION_COLUMNS = (
+    Column(label="Rank", numeric=True, of_rank=True),
+    Column(label="Device"),
+    Column(label="Family", always=True),
+    Column(label="Measured alone", numeric=True, help="Kernels of the family that the check rests on"),
+    Column(label="Error before", numeric=True, help="Mean relative error on those, by time"),
+    Column(label="Factor", numeric=True, help="What predictions are multiplied by"),
+    Column(label="Uncertainty", numeric=True, help="Relative error to expect"),
+    Column(label="Used", help="Families that are too far off are left unknown"),
+)
+
+
+def _predictions(runs: tuple[Run, ...]) -> list[Block]:
+    """How far predicted isolated times can be trusted; nothing where there are none."""
+    rows: list[tuple[Run, tuple[Cell, ...]]] = [
+        (
+            run,
+            (
+                number_cell(rank.rank),
+                Cell(text=rank.predictions.device or "-"),
+                Cell(text=family.family),
+                count_cell(family.measured),
+                share_cell(family.error_before),
+                ratio_cell(family.factor),
+                share_cell(family.uncertainty),
+                Cell(text="yes" if family.used else "no"),
+            ),
+        )
+        for run in runs
+        for rank in run.analysis.ranks
+        if rank.predictions is not None
+        for family in rank.predictions.calibration
+    ]
+    if not rows:
+        return []
+    return [
+        table_of_runs(
+            rows,
+            title="Predicted isolated times",
+            rule=_PREDICTIONS_RULE,
+            columns=_PREDICTION_COLUMNS,
+            most=MOST_ROWS,
+        )
+    ]
 
 
 def _notes(runs: tuple[Run, ...]) -> Notes:

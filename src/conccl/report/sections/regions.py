@@ -16,6 +16,7 @@ from conccl.report.sections.cells import (
     table_of_runs,
     time_cell,
 )
+from conccl.report.texts import PREDICTED, time_text
 from conccl.traces.findings import ExposedCommunication, OverlapCost, OverlappedRegion
 
 MOST_ROWS = 300
@@ -109,7 +110,7 @@ def _cost(cost: OverlapCost) -> tuple[Cell, ...]:
     worst = cost.worst
     there = worst.cost_ns if isinstance(worst, OverlappedRegion) else cover_ns(worst)
     return (
-        time_cell(cost.cost_ns),
+        _cost_cell(cost.cost_ns, cost.uncertainty_ns, predicted=cost.source == "predicted"),
         Cell(text=cost.kind),
         _names((cost.communication,), kind="communication"),
         _names((cost.compute,) if cost.compute else (), kind="compute"),
@@ -120,9 +121,20 @@ def _cost(cost: OverlapCost) -> tuple[Cell, ...]:
     )
 
 
+def _cost_cell(cost_ns: int | None, uncertainty_ns: int, /, *, predicted: bool) -> Cell:
+    """A cost, marked with how far off it may be where it is predicted."""
+    if not predicted or cost_ns is None:
+        return time_cell(cost_ns)
+    return Cell(
+        text=f"{PREDICTED}{time_text(cost_ns)}",
+        value=cost_ns,
+        full=f"predicted, ± {time_text(uncertainty_ns)}",
+    )
+
+
 def _region(region: OverlappedRegion) -> tuple[Cell, ...]:
     return (
-        time_cell(region.cost_ns),
+        _cost_cell(region.cost_ns, region.cost_uncertainty_ns, predicted=region.source == "predicted"),
         time_cell(region.concurrent_ns),
         count_cell(region.count),
         _names(region.communication, kind="communication"),
