@@ -50,8 +50,12 @@ def analyze(
         HostCopies, typer.Option("--host-copies", help="What copies from and to the host count as.")
     ] = HostCopies.COPY,
     device: Annotated[
-        str | None, typer.Option("--device", help="The GPU, by its name in `conccl devices`.")
+        str | None,
+        typer.Option("--device", help="The GPU where traces do not name it: see `conccl devices`."),
     ] = None,
+    measured_only: Annotated[
+        bool, typer.Option("--measured-only", help="Nothing but what the traces hold: no predictions.")
+    ] = False,
     output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TABLE,
 ) -> None:
     """Say where the time of profiler traces goes and what overlap costs: no GPU needed."""
@@ -61,6 +65,7 @@ def analyze(
     with children_ahead(_children(paths), module="conccl.advise.analyze"), _progress() as progress:
         from conccl.advise.analyze import analyze as analyze_traces  # noqa: PLC0415
         from conccl.advise.drawing import ROWS_DRAWN  # noqa: PLC0415
+        from conccl.advise.predict import COST_MODELS  # noqa: PLC0415
 
         analysis = analyze_traces(
             paths,
@@ -70,6 +75,7 @@ def analyze(
             host_copies=host_copies.value,
             device=device,
             rows_drawn=ROWS_FOR_PERFETTO if perfetto is not None and html is None else ROWS_DRAWN,
+            predict=None if measured_only else COST_MODELS,
             progress=progress,
         )
     if output is Format.JSON:
