@@ -155,6 +155,7 @@ def test_device_rank_and_world_size(path: Path) -> None:
     "top",
     [
         {"distributedInfo": 3},
+        {"distributedInfo": {"rank": 1 << 30, "world_size": (1 << 31) - 1}},
         {"distributedInfo": {"rank": -1, "world_size": "many", "pg_config": 3}},
         {"distributedInfo": {"rank": 1e99, "pg_config": [{"pg_name": 1, "ranks": "0"}, 7]}},
         {"deviceProperties": [3, {"id": None}, {"id": 0, "name": 7, "numSms": "x"}]},

@@ -14,6 +14,9 @@ TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["\[\]{}]', re.DOTALL)
 
 NESTING = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 
+MOST_RANKS = 1 << 20
+"""No job has more; beyond, a rank or world size is garbage."""
+
 _DISTRIBUTED_INFO = re.compile(rb'"distributedInfo"\s*:\s*')
 _RANK = re.compile(rb'"rank"\s*:\s*"?(\d{1,7})\b')
 _WORLD_SIZE = re.compile(rb'"world_size"\s*:\s*"?(\d{1,7})\b')
@@ -75,7 +78,8 @@ def scan_prefix(text: bytes, /) -> Metadata:
         if rank is not None and 0 <= end < rank.start():
             return Metadata()
         return Metadata(
-            rank=int(rank[1]) if rank else None, world_size=int(world_size[1]) if world_size else None
+            rank=_rank_count(int(rank[1])) if rank else None,
+            world_size=_rank_count(int(world_size[1])) if world_size else None,
         )
     return Metadata()
 
@@ -111,8 +115,8 @@ def _metadata_of(info: Any, properties: Any) -> Metadata:
                 name=name if isinstance(name, str) else None, sm_count=_count(device.get("numSms"))
             )
     return Metadata(
-        rank=_count(info.get("rank")),
-        world_size=_count(info.get("world_size")),
+        rank=_rank_count(info.get("rank")),
+        world_size=_rank_count(info.get("world_size")),
         groups=_groups(info.get("pg_config")),
         devices=devices,
     )
@@ -126,6 +130,12 @@ def _groups(config: Any) -> dict[str, tuple[int, ...]]:
         if isinstance(ranks, list) and ranks and all(isinstance(rank, int) for rank in ranks):
             groups[str(group.get("pg_name"))] = tuple(ranks)
     return groups
+
+
+def _rank_count(value: Any) -> int | None:
+    """A rank or a number of ranks."""
+    count = _count(value)
+    return count if count is not None and count <= MOST_RANKS else None
 
 
 def _count(value: Any) -> int | None:
