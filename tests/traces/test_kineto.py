@@ -320,6 +320,35 @@ def test_metadata_makes_a_kernel_communication_whatever_its_name(path: Path) -> 
     assert trace.collectives[0].kind is CollectiveKind.ALL_REDUCE
 
 
+@pytest.mark.parametrize("odd", [{"a": [1]}, [[1], 2], [{}], None, 1.5, True, "x"])
+@pytest.mark.parametrize(
+    "field",
+    [
+        "Collective name",
+        "dtype",
+        "Seq",
+        "Group size",
+        "Process Group Name",
+        "Process Group Ranks",
+        "In msg nelems",
+    ],
+)
+def test_metadata_of_a_collective_of_any_shape(path: Path, field: str, odd: object) -> None:
+    said = {
+        "Collective name": "allreduce",
+        "dtype": "Float",
+        field: odd,
+        "Input Dims": odd,
+        "Input type": odd,
+    }
+    rows = [host_row("cpu_op", "record_param_comms", 1, 9, **said), launch(5, 1)]
+    trace = read_one(
+        path, [*rows, kernel(NCCL, 20, 1, **said), kernel("never_heard_of", 30, 1, correlation=1)]
+    )
+    assert [span.activity for span in trace.timeline] == [Activity.COMMUNICATION] * 2
+    assert all(call.kind in (CollectiveKind.ALL_REDUCE, None) for call in trace.collectives)
+
+
 @pytest.mark.parametrize(
     ("ranks", "expected"),
     [

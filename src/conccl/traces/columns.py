@@ -33,7 +33,8 @@ class Table(dict[Any, int]):
 
 def _hashable(value: Any) -> Any:
     if isinstance(value, tuple):
-        return tuple(_hashable(item) for item in value)
+        items = [_hashable(item) for item in value]
+        return value._make(items) if hasattr(value, "_make") else tuple(items)
     try:
         hash(value)
     except TypeError:

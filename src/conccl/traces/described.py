@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+_NOTHING = msgspec.Raw(b"")
+
 
 class Described(NamedTuple):
     """Kineto's collective metadata; None where there is none, and of any type, since files hold anything."""
@@ -20,6 +22,15 @@ class Described(NamedTuple):
     out_elements: Any
 
 
+class LabelDetails(NamedTuple):
+    """What tells labels around communication apart: of thousands in a trace, a few."""
+
+    said: Described
+    input_dims: bytes
+    """JSON text; empty where there is none."""
+    input_types: bytes
+
+
 class LabelArguments(msgspec.Struct, gc=False):
     """What the reader uses of the arguments of a label around communication."""
 
@@ -31,13 +42,13 @@ class LabelArguments(msgspec.Struct, gc=False):
     dtype: Any = None
     in_elements: Any = msgspec.field(default=None, name="In msg nelems")
     out_elements: Any = msgspec.field(default=None, name="Out msg nelems")
-    input_dims: Any = msgspec.field(default=None, name="Input Dims")
-    input_types: Any = msgspec.field(default=None, name="Input type")
+    input_dims: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Dims")
+    input_types: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input type")
 
     @property
-    def described(self) -> Described:
-        """The part that GPU rows have too."""
-        return Described(
+    def details(self) -> LabelDetails:
+        """The same as a key."""
+        said = Described(
             name=self.name,
             group=self.group,
             group_ranks=self.group_ranks,
@@ -47,3 +58,4 @@ class LabelArguments(msgspec.Struct, gc=False):
             in_elements=self.in_elements,
             out_elements=self.out_elements,
         )
+        return LabelDetails(said=said, input_dims=bytes(self.input_dims), input_types=bytes(self.input_types))

@@ -10,7 +10,7 @@ import msgspec
 
 from conccl.core.kinds import CollectiveKind
 from conccl.traces.classify import collective_kind
-from conccl.traces.described import Described, LabelArguments
+from conccl.traces.described import Described, LabelDetails
 from conccl.traces.dtypes import dtype_named
 from conccl.traces.trace import CollectiveCall
 
@@ -37,18 +37,14 @@ def call_of_metadata(
 
 
 def call_of_label(
-    label: str, text: bytes, /, *, groups: Mapping[str, tuple[int, ...]], kernel: str
+    label: str, details: LabelDetails, /, *, groups: Mapping[str, tuple[int, ...]], kernel: str
 ) -> CollectiveCall:
-    """The call that the label around a row's launch describes, by its name and the text of its arguments."""
-    try:
-        arguments = _decode_label(text)
-    except (msgspec.MsgspecError, RecursionError):
-        arguments = LabelArguments()
-    if arguments.name is not None:
-        return call_of_metadata(arguments.described, groups=groups, kernel=kernel)
+    """The call that the label around a row's launch describes, by its name and its arguments."""
+    if details.said.name is not None:
+        return call_of_metadata(details.said, groups=groups, kernel=kernel)
     kind = collective_kind(label) or collective_kind(kernel)
-    elements = _elements(arguments.input_dims) if kind in _SAME_SIZE else None
-    types = arguments.input_types
+    elements = _elements(_value(details.input_dims)) if kind in _SAME_SIZE else None
+    types = _value(details.input_types)
     return CollectiveCall(
         kind=kind,
         group=None,
@@ -77,8 +73,6 @@ def call_of_name(kernel: str, /) -> CollectiveCall | None:
         out_elements=None,
     )
 
-
-_decode_label = msgspec.json.Decoder(LabelArguments).decode
 
 _SAME_SIZE = {
     CollectiveKind.ALL_REDUCE,
@@ -109,6 +103,14 @@ def _ranks(value: Any) -> tuple[int, ...] | None:
     if not isinstance(value, list | tuple) or not all(isinstance(rank, int) for rank in value):
         return None
     return tuple(value) or None
+
+
+def _value(text: bytes) -> Any:
+    """The JSON value; None where there is none."""
+    try:
+        return msgspec.json.decode(text) if text else None
+    except (msgspec.MsgspecError, RecursionError):
+        return None
 
 
 def _elements(dims: Any) -> int | None:

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from conccl.traces.columns import Columns, Numbers, Table, integers
+from conccl.traces.described import LabelArguments
 from conccl.traces.events import Batch, Category, HostEvent, LaunchEvent, OpArguments, TensorArguments
 from conccl.traces.operators import KEPT, WITH_VALUES
 from conccl.traces.times import event_times
@@ -28,7 +29,7 @@ class HostRows:
 
     The column ``thread`` numbers (process, thread) in ``threads``, ``name`` labels in ``names``, ``shapes``
     texts of an operator's input shapes, ``operator`` what `conccl.traces.operators` reads of it (or -1),
-    ``details`` the text of a communication label's arguments.
+    ``details`` what the arguments of a label around communication say (or -1).
     """
 
     def __init__(self) -> None:
@@ -84,7 +85,7 @@ class HostRows:
             good=times.good,
             thread=self._threads(events),
             on_gpu=np.full(len(events), on_gpu),
-            details=np.array([self._details(event) for event in events], dtype=np.int32),
+            details=self._details(events),
         )
 
     def _append_shapes(self, events: Sequence[HostEvent]) -> None:
@@ -123,15 +124,21 @@ class HostRows:
             zip([event.pid for event in events], [event.tid for event in events], strict=True)
         )
 
-    def _details(self, event: HostEvent) -> int:
-        """Arguments are kept of communication only."""
-        return self.details[bytes(event.args)] if event.name.startswith(COMMUNICATION_PREFIXES) else -1
+    def _details(self, events: Sequence[HostEvent]) -> Numbers:
+        """Numbers of what labels around communication say; -1 for other labels."""
+        numbers = np.full(len(events), -1, dtype=np.int32)
+        kept = [index for index, event in enumerate(events) if event.name.startswith(COMMUNICATION_PREFIXES)]
+        if kept:
+            said = _decoded([events[index].args for index in kept], _decode_labels, LabelArguments)
+            numbers[kept] = self.details.numbers(arguments.details for arguments in said)
+        return numbers
 
 
 _decode_arguments = msgspec.json.Decoder(list[OpArguments]).decode
+_decode_labels = msgspec.json.Decoder(list[LabelArguments]).decode
 _decode_tensors = msgspec.json.Decoder(list[TensorArguments]).decode
 
-Arguments = TypeVar("Arguments", OpArguments, TensorArguments)
+Arguments = TypeVar("Arguments", OpArguments, TensorArguments, LabelArguments)
 
 
 def _arguments(texts: Sequence[bytes]) -> list[OpArguments]:

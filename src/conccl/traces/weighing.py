@@ -91,20 +91,21 @@ def _calls(
 ) -> Ids:
     """The number of each row's call; what rows have in common is read once."""
     labels = case.host.labels
-    label_name, label_details = labels.array("name", dtype=np.int32), labels.array("details", dtype=np.int32)
+    around_it = [
+        np.append(labels.array(column, dtype=np.int32), -1)[label[rows]] for column in ("name", "details")
+    ]  # the last entry stands for no label: its index is -1
     names, metadata = case.gpu.all_names, list(case.gpu.metadata)
     label_names, details = list(case.host.names), list(case.host.details)
-    keys = np.stack([case.name[rows], case.metadata[rows], label[rows]], axis=1)
+    keys = np.stack([case.name[rows], case.metadata[rows], *around_it], axis=1)
     unique, inverse = np.unique(keys, axis=0, return_inverse=True)
     numbers: list[int] = []
     call: CollectiveCall | None
-    for name, described, around_it in unique.tolist():
+    for name, described, label_name, detail in unique.tolist():
         kernel = names[name][0]
         if described >= 0:
             call = call_of_metadata(metadata[described], groups=groups, kernel=kernel)
-        elif around_it >= 0:
-            text = details[label_details[around_it]]
-            call = call_of_label(label_names[label_name[around_it]], text, groups=groups, kernel=kernel)
+        elif detail >= 0:
+            call = call_of_label(label_names[label_name], details[detail], groups=groups, kernel=kernel)
         else:
             call = call_of_name(kernel)
         numbers.append(-1 if call is None else calls[call])
