@@ -50,9 +50,15 @@ ARGUMENTS = st.dictionaries(
         ]
     ),
     ANYTHING,
-    max_size=6,
+    max_size=12,
 )
-EVENT = st.fixed_dictionaries(
+WORK = st.builds(
+    lambda cat, name, args: {"ph": "X", "cat": cat, "name": name, "ts": 5, "dur": 2, "pid": 0, "args": args},
+    st.sampled_from(["kernel", "gpu_memcpy", "cuda_runtime", "cpu_op", "user_annotation"]),
+    st.sampled_from(["nccl:all_reduce", "ncclDevKernel_AllReduce", "record_param_comms", "never heard of"]),
+    ARGUMENTS,
+)
+EVENT = WORK | st.fixed_dictionaries(
     {},
     optional={
         "ph": st.just("X") | ANYTHING,
