@@ -28,7 +28,9 @@ class Program:
     """Stream -> kernel calls of other streams that its next kernel waits for."""
     streams: int = 1
 
-    def launch(self, name: str, kernels: Iterable[Kernel], *, stream: str | None = None, waits: bool = False) -> None:
+    def launch(
+        self, name: str, kernels: Iterable[Kernel], *, stream: str | None = None, waits: bool = False
+    ) -> None:
         """Note a host call and the kernels that it puts on a stream."""
         if not self.recording:
             return

@@ -40,7 +40,9 @@ def touched_nbytes(tensor: torch.Tensor, /) -> int:
 def is_dense(tensor: torch.Tensor, /) -> bool:
     """Whether the elements fill one block of memory in some order of dimensions."""
     expected = 1
-    order = sorted((stride, size) for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size != 1)
+    order = sorted(
+        (stride, size) for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size != 1
+    )
     for stride, size in order:
         if stride != expected:
             return False

@@ -1,0 +1,197 @@
+"""``torch.cuda`` as code finds it while it is captured: one GPU, streams and events that keep order, no waiting."""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest import mock
+
+import torch
+
+from conccl.core.hardware import Device
+from conccl.workloads.capture import autocast
+from conccl.workloads.capture.present import CUDA
+from conccl.workloads.capture.program import DEFAULT_STREAM, Program
+
+
+class Stream:
+    """A stream of the program."""
+
+    program: Program
+
+    def __init__(self, device: Any = None, priority: int = 0, *, name: str | None = None, **_: Any) -> None:
+        del device
+        self.priority = priority
+        self.name = name or self.program.new_stream()
+        self.device = CUDA
+        self.device_index = 0
+        self.stream_id = self.cuda_stream = int(self.name.rsplit(" ", maxsplit=1)[-1])
+
+    def wait_stream(self, other: Stream) -> None:
+        """What comes next here waits for all that is on the other stream."""
+        self.program.wait_for(self.program.last_on.get(other.name), stream=self.name)
+
+    def wait_event(self, event: Event) -> None:
+        """What comes next here waits for the event."""
+        self.program.wait_for(event.kernel, stream=self.name)
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """An event behind what is on this stream now."""
+        event = event or Event()
+        event.record(self)
+        return event
+
+    def synchronize(self) -> None:
+        """The host waits."""
+        self.program.launch("stream synchronize", (), waits=True)
+
+    def query(self) -> bool:
+        """Nothing is ever pending."""
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+class Event:
+    """A mark on a stream."""
+
+    program: Program
+
+    def __init__(self, enable_timing: bool = False, **_: Any) -> None:
+        del enable_timing
+        self.kernel: int | None = None
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Mark what is on the stream now."""
+        self.kernel = self.program.last_on.get(stream.name if stream is not None else self.program.stream)
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """What comes next on the stream waits for the mark."""
+        self.program.wait_for(self.kernel, stream=stream.name if stream is not None else self.program.stream)
+
+    def synchronize(self) -> None:
+        """The host waits."""
+        self.program.launch("event synchronize", (), waits=True)
+
+    def query(self) -> bool:
+        """Nothing is ever pending."""
+        return True
+
+    def elapsed_time(self, other: Event) -> float:
+        """Times are what the simulator is asked for afterwards; code that reads them here gets 1 ms."""
+        del other
+        return 1.0
+
+
+class Generator:
+    """A source of random numbers on the GPU; it has a seed and makes none."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.seed_value = 0
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Remember the seed."""
+        self.seed_value = seed
+        return self
+
+
+@contextlib.contextmanager
+def presented(program: Program, device: Device, /) -> Iterator[None]:
+    """``torch.cuda`` and its kin answer for ``device`` meanwhile; all of it is undone afterwards."""
+    stream_class = type("Stream", (Stream,), {"program": program})
+    event_class = type("Event", (Event,), {"program": program})
+    with contextlib.ExitStack() as stack:
+        for target, name, value in _replacements(program, device, stream_class, event_class):
+            if hasattr(target, name):
+                stack.enter_context(mock.patch.object(target, name, value))
+        yield
+
+
+def _replacements(
+    program: Program, device: Device, stream_class: Any, event_class: Any
+) -> Iterator[tuple[Any, str, Any]]:
+    def current_stream(_: Any = None) -> Any:
+        return stream_class(name=program.stream)
+
+    def on_stream(stream: Any) -> AbstractContextManager[None]:
+        return program.on_stream(stream.name) if stream is not None else contextlib.nullcontext()
+
+    def set_stream(stream: Any) -> None:
+        program.stream = stream.name
+
+    def synchronize(_: Any = None) -> None:
+        program.launch("synchronize", (), waits=True)
+
+    def compiled(model: Any = None, **_: Any) -> Any:
+        program.warn("torch.compile was captured as eager code: fused kernels are not seen.")
+        return model if model is not None else (lambda function: function)
+
+    cuda = torch.cuda
+    answers: dict[str, Any] = {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "set_device": lambda _: None,
+        "get_device_name": lambda *_: device.name,
+        "get_device_capability": lambda *_: (9, 0),
+        "get_device_properties": lambda *_: _properties(device),
+        "is_bf16_supported": lambda *_, **__: True,
+        "current_stream": current_stream,
+        "default_stream": lambda _=None: stream_class(name=DEFAULT_STREAM),
+        "stream": on_stream,
+        "set_stream": set_stream,
+        "Stream": stream_class,
+        "Event": event_class,
+        "synchronize": synchronize,
+        "empty_cache": lambda: None,
+        "manual_seed": lambda _: None,
+        "manual_seed_all": lambda _: None,
+        "reset_peak_memory_stats": lambda *_: None,
+        "memory_allocated": lambda *_: 0,
+        "max_memory_allocated": lambda *_: 0,
+        "memory_reserved": lambda *_: 0,
+        "max_memory_reserved": lambda *_: 0,
+        "mem_get_info": lambda *_: (device.hbm_nbytes, device.hbm_nbytes),
+        "is_current_stream_capturing": lambda: False,
+        "_lazy_init": lambda: None,
+        "device": lambda _: contextlib.nullcontext(),
+    }
+    for name, answer in answers.items():
+        yield cuda, name, answer
+    yield torch, "compile", compiled
+    yield torch.nn.Module, "compile", lambda self, *_, **__: self
+    yield torch, "Generator", Generator
+    yield torch.Tensor, "pin_memory", lambda tensor, *_: tensor
+    yield torch.Tensor, "is_pinned", lambda *_: False
+    yield torch.Tensor, "record_stream", lambda *_: None
+    yield torch, "clear_autocast_cache", _clear_autocast_cache(torch.clear_autocast_cache)
+
+
+def _clear_autocast_cache(original: Callable[[], None]) -> Callable[[], None]:
+    def clear() -> None:
+        autocast.clear_cache()
+        original()
+
+    return clear
+
+
+def _properties(device: Device) -> Any:
+    return types.SimpleNamespace(
+        name=device.name,
+        major=9,
+        minor=0,
+        total_memory=device.hbm_nbytes,
+        multi_processor_count=device.sm_count,
+        max_threads_per_multi_processor=device.threads_per_sm,
+        L2_cache_size=device.l2_nbytes,
+        shared_memory_per_multiprocessor=device.shared_memory_nbytes,
+        warp_size=32,
+    )

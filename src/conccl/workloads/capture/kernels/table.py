@@ -1,0 +1,88 @@
+"""From an aten op to its kernels: families by name, elementwise ops by PyTorch's own tag, the rest bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+
+from conccl.core.ops import Elementwise
+from conccl.workloads.capture.kernels import (
+    convolutions,
+    copies,
+    indexing,
+    losses,
+    matmul,
+    norms,
+    optimizers,
+    pooling,
+    reductions,
+    sequences,
+)
+from conccl.workloads.capture.kernels.call import AtenCall
+from conccl.workloads.capture.program import Program
+from conccl.workloads.capture.tensors import touched_nbytes
+from conccl.workloads.captured import Kernel, Modelled
+
+Rule = Callable[[AtenCall], Iterable[Kernel]]
+
+_RULES: dict[str, Rule] = {
+    **copies.RULES,
+    **convolutions.RULES,
+    **indexing.RULES,
+    **losses.RULES,
+    **matmul.RULES,
+    **norms.RULES,
+    **optimizers.RULES,
+    **pooling.RULES,
+    **reductions.RULES,
+    **sequences.RULES,
+}
+"""Name of the aten op without overload and without the ``_`` of in-place variants -> its kernels."""
+
+_NOTHING = frozenset(
+    {
+        "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view", "_reshape_alias",
+        "lift", "lift_fresh", "resize_", "set_", "record_stream", "is_pinned", "_has_compatible_shallow_copy_type",
+        "_pin_memory", "sym_size", "sym_stride", "is_same_size", "_cudnn_init_dropout_state", "alias_copy",
+        "_nested_tensor_size", "_backward", "_version",
+    }
+)  # fmt: skip
+"""Ops that only make or describe tensors."""
+
+
+def register(name: str, rule: Rule, /) -> None:
+    """Teach the table an op: its aten name, and a function from the call to its kernels."""
+    _RULES[name] = rule
+
+
+def kernels_of_call(call: AtenCall, program: Program, /) -> None:
+    """Launch what the op becomes."""
+    name = call.name
+    rule = _RULES.get(name) or _RULES.get(name.removesuffix("_"))
+    if rule is not None:
+        program.launch(name, rule(call), waits=name in copies.WAITING or copies.reaches_host(call))
+    elif call.func.is_view or name in _NOTHING or not (call.inputs or call.outputs):
+        program.launch(name, ())
+    elif name.startswith("_foreach_"):
+        program.launch(name, optimizers.foreach(call))
+    elif torch.Tag.pointwise in call.func.tags or name.removesuffix("_") in _POINTWISE:
+        program.launch(name, [call.elementwise()])
+    else:
+        program.launch(name, [_bound(call)])
+
+
+_POINTWISE = frozenset(
+    {"gelu_backward", "silu_backward", "native_dropout_backward", "threshold_backward", "lerp"}
+)
+
+
+def _bound(call: AtenCall) -> Kernel:
+    """Inputs read once and outputs written once: no kernel does less."""
+    read = sum(map(touched_nbytes, call.inputs))
+    written = sum(map(touched_nbytes, call.outputs))
+    return Kernel(
+        name=call.name,
+        op=Elementwise(name=call.name, read_nbytes=read, written_nbytes=written),
+        modelled=Modelled.BOUND,
+    )
