@@ -18,10 +18,13 @@ class Modelled(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """One kernel, copy or memset, not yet placed."""
+    """One kernel, copy or memset, or one library call that is several, not yet placed."""
 
     name: str
+    """The PyTorch op that runs it, without namespace."""
     op: Op
+    launches: int = 1
+    """Rows that a profiler shows for it: a library call that is one op here may be several kernels."""
     modelled: Modelled = Modelled.YES
 
 
@@ -37,10 +40,11 @@ class KernelCall:
 
 
 class Phase(enum.StrEnum):
-    """Where a host call comes from: autograd's backward launches from C++, the rest from Python."""
+    """Where a host call comes from, which decides what it costs the host."""
 
     PYTHON = "python"
     BACKWARD = "backward"
+    """Autograd calls it from C++."""
     REPLAY = "replay"
     """A captured graph: one launch for all its kernels."""
 
@@ -55,8 +59,10 @@ class HostCall:
     """Index of its first kernel call."""
     count: int
     """Kernel calls; 0 for views and other ops that launch nothing."""
-    waits: bool = False
-    """The host waits for all that it has launched so far: .item(), a copy to the host, synchronize()."""
+    python_calls: int = 0
+    """Functions of PyTorch's Python interface entered since the call before."""
+    waits_for: tuple[int, ...] = ()
+    """Kernel calls that the host waits for after launching: .item(), copies to the host, synchronize()."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,3 +72,8 @@ class Captured:
     kernels: tuple[KernelCall, ...]
     calls: tuple[HostCall, ...]
     warnings: tuple[str, ...] = ()
+
+    @property
+    def launches(self) -> int:
+        """Kernels, copies and memsets as a profiler would count them."""
+        return sum(call.kernel.launches for call in self.kernels)

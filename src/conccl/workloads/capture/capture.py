@@ -6,11 +6,17 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+
 from conccl.core.hardware import Device
+from conccl.workloads.capture import choices
+from conccl.workloads.capture.autocast import Autocast
 from conccl.workloads.capture.cuda import presented
+from conccl.workloads.capture.interception import AUTOCAST_KEY, CHOICE_KEY, intercepting
 from conccl.workloads.capture.present import Present
 from conccl.workloads.capture.program import Program
 from conccl.workloads.capture.record import Record
+from conccl.workloads.capture.values import Values
 from conccl.workloads.captured import Captured
 
 WARM_UP_STEPS = 1
@@ -31,6 +37,14 @@ def capture_step(build: Callable[[], Callable[[], Any]], /, *, device: Device) -
 @contextlib.contextmanager
 def capturing(*, device: Device) -> Iterator[Program]:
     """Whatever PyTorch code runs meanwhile is recorded; nothing of it remains afterwards."""
-    program = Program()
-    with presented(program, device), Present(program), Record(program):
+    program, autocast = Program(), Autocast()
+    with (
+        torch.random.fork_rng(devices=[]),
+        presented(program, device, autocast),
+        intercepting(autocast.handlers(), key=AUTOCAST_KEY),
+        intercepting(choices.HANDLERS, key=CHOICE_KEY),
+        Present(program),
+        Record(program, Values()),
+    ):
+        torch.manual_seed(0)
         yield program

@@ -1,137 +1,188 @@
-"""What PyTorch runs on CUDA where it would run something else elsewhere, by the name of the function.
+"""What PyTorch runs on CUDA where it would run something else elsewhere.
 
 Each choice calls the CUDA op itself on meta tensors, so that autograd's formula for it stands behind the
-gradient. NotImplemented: no CUDA op of its own; go the usual way.
+gradient. `NotImplemented`: no CUDA op of its own; go the usual way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from conccl.workloads.capture.program import Program
+from conccl.workloads.capture import attention
+from conccl.workloads.capture.interception import Handler
+from conccl.workloads.capture.tensors import is_on_device, tensors_in
 
 aten = torch.ops.aten
 
-LOW = (torch.bfloat16, torch.float16)
+
+def dropout(input_: torch.Tensor, p: float, train: bool) -> Any:
+    """One kernel that makes the mask and applies it (aten/src/ATen/native/Dropout.cpp)."""
+    fused = train and 0 < p < 1 and input_.numel() > 0
+    return torch.native_dropout(input_, p, train)[0] if fused else NotImplemented
 
 
-def attention(
-    program: Program,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+def rms_norm(
+    input_: torch.Tensor,
+    normalized_shape: Sequence[int],
+    weight: torch.Tensor | None = None,
+    eps: float | None = None,
 ) -> Any:
-    """The fused backend that CUDA's priority order gives on Hopper: cuDNN, flash, memory-efficient, math.
-
-    Seen on an H200 with torch 2.11: bf16 and fp16 attention without a mask runs cuDNN's kernels.
-    """
-    del program
-    if query.dim() != 4 or query.numel() == 0:
+    """One kernel, since PyTorch 2.9."""
+    if weight is not None and weight.dtype != input_.dtype:
         return NotImplemented
-    groups = query.shape[1] // key.shape[1] if enable_gqa else 1
-    fits = query.shape[-1] <= 128 and query.shape[-1] % 8 == 0 and query.shape[-1] == value.shape[-1]
-    train = any(tensor.requires_grad for tensor in (query, key, value)) and torch.is_grad_enabled()
-    if query.dtype in LOW and fits and dropout_p == 0.0:
-        return aten._scaled_dot_product_cudnn_attention(
-            query, _repeated(key, groups), _repeated(value, groups), attn_mask, train, dropout_p, is_causal, scale=scale
-        )[0]
-    if query.dtype in LOW and attn_mask is None and query.shape[-1] <= 256:
-        return aten._scaled_dot_product_flash_attention(
-            query, _repeated(key, groups), _repeated(value, groups), dropout_p, is_causal, scale=scale
-        )[0]
-    if query.dtype in (*LOW, torch.float32):
-        mask = None if attn_mask is None else attn_mask.expand(*query.shape[:-1], key.shape[-2])
-        return aten._scaled_dot_product_efficient_attention(
-            query, _repeated(key, groups), _repeated(value, groups), mask, train, dropout_p, is_causal, scale=scale
-        )[0]
-    return NotImplemented
+    return aten._fused_rms_norm(input_, list(normalized_shape), weight, eps)[0]
 
 
-def _repeated(tensor: torch.Tensor, groups: int) -> torch.Tensor:
-    """Grouped heads: the kernels read the shared ones; only the shape is repeated."""
-    return tensor if groups == 1 else tensor.repeat_interleave(groups, dim=1)
-
-
-def dropout(program: Program, input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:  # noqa: A002
-    """One kernel that makes the mask and applies it."""
-    del program
-    if not training or p == 0.0 or input.numel() == 0 or inplace:
-        return NotImplemented
-    return torch.native_dropout(input, p, training)[0]
-
-
-def rms_norm(program: Program, input: torch.Tensor, normalized_shape: Any, weight: Any = None, eps: Any = None) -> Any:  # noqa: A002
-    """One kernel, since torch 2.9."""
-    del program
-    shape = [normalized_shape] if isinstance(normalized_shape, int) else list(normalized_shape)
-    return aten._fused_rms_norm(input, shape, weight, eps)[0]
+CUDNN_BATCH = {True: 880801, False: 65535}
+"""The largest batch that cuDNN's batch norm takes, by training (aten/src/ATen/native/Normalization.cpp)."""
 
 
 def batch_norm(
-    program: Program,
-    input: torch.Tensor,  # noqa: A002
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
+    input_: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
     training: bool,
     momentum: float,
     eps: float,
-    cudnn_enabled: bool = True,
+    cudnn_enabled: bool,
 ) -> Any:
-    """cuDNN's kernel where it is taken: no bf16, weight and bias there, three dimensions or more."""
-    del program
+    """cuDNN's kernel where PyTorch takes it: not for bf16, and fp16 only beside fp32 weights."""
+    if weight is None or bias is None or not (cudnn_enabled and torch.backends.cudnn.enabled):
+        return NotImplemented
+    has_both = running_mean is not None and running_var is not None
     cudnn = (
-        cudnn_enabled
-        and input.dtype in (torch.float32, torch.float16)
-        and weight is not None
-        and bias is not None
-        and input.dim() >= 3
-        and (training or running_mean is not None)
+        input_.dim() >= 3
+        and input_.dtype in (torch.float32, torch.float16)
+        and weight.dtype == torch.float32
+        and input_.shape[0] <= CUDNN_BATCH[training]
+        and (has_both or (training and running_mean is None and running_var is None))
+        and eps >= 1e-5
     )
     if not cudnn:
         return NotImplemented
-    return aten.cudnn_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
+    return aten.cudnn_batch_norm(
+        input_, weight, bias, running_mean, running_var, training, momentum, eps
+    )[0]
 
 
-def _rnn(mode: int) -> Callable[..., Any]:
-    def run(program: Program, *args: Any) -> Any:
-        del program
-        if isinstance(args[2], torch.Tensor) or (isinstance(args[1], torch.Tensor) and args[1].dtype == torch.int64):
-            data, sizes, hidden, weights, biased, layers, rate, train, both = args
-            return _call(data, hidden, weights, biased, layers, rate, train, both, False, sizes.tolist())
-        data, hidden, weights, biased, layers, rate, train, both, batch_first = args
-        return _call(data, hidden, weights, biased, layers, rate, train, both, batch_first, [])
+def softmax(input_: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
+    """fp16 to fp32 within the kernel."""
+    if input_.dtype == torch.float16 and dtype == torch.float32:
+        return aten._softmax(input_, dim, True)
+    return NotImplemented
 
-    def _call(
-        data: Any, hidden: Any, weights: Any, biased: bool, layers: int, rate: float, train: bool, both: bool,
-        batch_first: bool, sizes: list[int],
+
+def log_softmax(input_: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
+    """fp16 to fp32 within the kernel."""
+    if input_.dtype == torch.float16 and dtype == torch.float32:
+        return aten._log_softmax(input_, dim, True)
+    return NotImplemented
+
+
+RNN_RELU, RNN_TANH, LSTM, GRU = range(4)
+"""cudnnRNNMode_t."""
+
+
+def _recurrent(mode: int) -> Handler:
+    def run(
+        data: torch.Tensor, hidden: Any, weights: Sequence[torch.Tensor], biased: bool, layers: int,
+        rate: float, train: bool, both: bool, batch_first: bool,
     ) -> Any:  # fmt: skip
-        hx, cx = hidden if isinstance(hidden, (list, tuple)) else (hidden, None)
-        out, h, c, _, _ = aten._cudnn_rnn(
-            data, list(weights), 4 if biased else 2, None, hx, cx, mode, int(hx.shape[-1]), 0, layers, batch_first,
-            float(rate), train, both, sizes, None,
-        )  # fmt: skip
-        return (out, h, c) if cx is not None else (out, h)
+        return _cudnn_rnn(mode, data, hidden, weights, biased, layers, rate, train, both, batch_first, [])
 
     return run
 
 
-CHOICES: dict[str, Callable[..., Any]] = {
-    "scaled_dot_product_attention": attention,
-    "dropout": dropout,
-    "rms_norm": rms_norm,
-    "batch_norm": batch_norm,
-    "rnn_relu": _rnn(0),
-    "rnn_tanh": _rnn(1),
-    "lstm": _rnn(2),
-    "gru": _rnn(3),
+def _packed(mode: int) -> Handler:
+    def run(
+        data: torch.Tensor, sizes: torch.Tensor, hidden: Any, weights: Sequence[torch.Tensor], biased: bool,
+        layers: int, rate: float, train: bool, both: bool,
+    ) -> Any:  # fmt: skip
+        batches = [int(size) for size in sizes.tolist()]
+        return _cudnn_rnn(mode, data, hidden, weights, biased, layers, rate, train, both, False, batches)
+
+    return run
+
+
+def _cudnn_rnn(
+    mode: int, data: torch.Tensor, hidden: Any, weights: Sequence[torch.Tensor], biased: bool, layers: int,
+    rate: float, train: bool, both: bool, batch_first: bool, sizes: list[int],
+) -> Any:  # fmt: skip
+    if not torch.backends.cudnn.enabled or data.numel() == 0:
+        return NotImplemented
+    hx, cx = hidden if isinstance(hidden, (list, tuple)) else (hidden, None)
+    per_layer = 4 if biased else 2
+    hidden_size = int(cx.shape[-1]) if cx is not None else int(hx.shape[-1])
+    projected = int(hx.shape[-1]) if int(hx.shape[-1]) != hidden_size else 0
+    if projected:
+        per_layer += 1
+    out, h, c, _, _ = aten._cudnn_rnn(
+        data, list(weights), per_layer, None, hx, cx, mode, hidden_size, projected, layers, batch_first,
+        float(rate), train, both, sizes, None,
+    )  # fmt: skip
+    return (out, h, c) if cx is not None else (out, h)
+
+
+def lstm_cell(
+    input_: torch.Tensor,
+    hx: Sequence[torch.Tensor],
+    w_ih: torch.Tensor,
+    w_hh: torch.Tensor,
+    b_ih: torch.Tensor | None = None,
+    b_hh: torch.Tensor | None = None,
+) -> Any:
+    """Two GEMMs and one fused kernel (aten/src/ATen/native/RNN.cpp)."""
+    gates = torch.matmul(input_, w_ih.t()), torch.matmul(hx[0], w_hh.t())
+    return aten._thnn_fused_lstm_cell(*gates, hx[1], b_ih, b_hh)[:2]
+
+
+def gru_cell(
+    input_: torch.Tensor,
+    hx: torch.Tensor,
+    w_ih: torch.Tensor,
+    w_hh: torch.Tensor,
+    b_ih: torch.Tensor | None = None,
+    b_hh: torch.Tensor | None = None,
+) -> Any:
+    """Two GEMMs and one fused kernel."""
+    gates = torch.matmul(input_, w_ih.t()), torch.matmul(hx, w_hh.t())
+    return aten._thnn_fused_gru_cell(*gates, hx, b_ih, b_hh)[0]
+
+
+def _on_device(handler: Callable[..., Any]) -> Handler:
+    """Host tensors go the usual way."""
+
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        if not any(is_on_device(tensor) for tensor in tensors_in(args[:1])):
+            return NotImplemented
+        return handler(*args, **kwargs)
+
+    return checked
+
+
+HANDLERS: dict[str, Handler] = {
+    name: _on_device(handler)
+    for name, handler in {
+        **attention.HANDLERS,
+        "dropout": dropout,
+        "rms_norm": rms_norm,
+        "batch_norm": batch_norm,
+        "softmax.int": softmax,
+        "log_softmax.int": log_softmax,
+        "rnn_relu.input": _recurrent(RNN_RELU),
+        "rnn_relu.data": _packed(RNN_RELU),
+        "rnn_tanh.input": _recurrent(RNN_TANH),
+        "rnn_tanh.data": _packed(RNN_TANH),
+        "lstm.input": _recurrent(LSTM),
+        "lstm.data": _packed(LSTM),
+        "gru.input": _recurrent(GRU),
+        "gru.data": _packed(GRU),
+        "lstm_cell": lstm_cell,
+        "gru_cell": gru_cell,
+    }.items()
 }

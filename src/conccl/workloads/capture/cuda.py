@@ -12,9 +12,9 @@ from unittest import mock
 import torch
 
 from conccl.core.hardware import Device
-from conccl.workloads.capture import autocast
+from conccl.workloads.capture.autocast import Autocast
 from conccl.workloads.capture.present import CUDA
-from conccl.workloads.capture.program import DEFAULT_STREAM, Program
+from conccl.workloads.capture.program import DEFAULT_STREAM, HostWait, Mark, Program
 
 
 class Stream:
@@ -32,11 +32,11 @@ class Stream:
 
     def wait_stream(self, other: Stream) -> None:
         """What comes next here waits for all that is on the other stream."""
-        self.program.wait_for(self.program.last_on.get(other.name), stream=self.name)
+        self.program.wait_for(self.program.mark(other.name), stream=self.name)
 
     def wait_event(self, event: Event) -> None:
         """What comes next here waits for the event."""
-        self.program.wait_for(event.kernel, stream=self.name)
+        self.program.wait_for(event.mark, stream=self.name)
 
     def record_event(self, event: Event | None = None) -> Event:
         """An event behind what is on this stream now."""
@@ -46,7 +46,7 @@ class Stream:
 
     def synchronize(self) -> None:
         """The host waits."""
-        self.program.launch("stream synchronize", (), waits=True)
+        self.program.wait_on_host("stream synchronize", self.program.mark(self.name))
 
     def query(self) -> bool:
         """Nothing is ever pending."""
@@ -66,19 +66,19 @@ class Event:
 
     def __init__(self, enable_timing: bool = False, **_: Any) -> None:
         del enable_timing
-        self.kernel: int | None = None
+        self.mark: Mark | None = None
 
     def record(self, stream: Stream | None = None) -> None:
         """Mark what is on the stream now."""
-        self.kernel = self.program.last_on.get(stream.name if stream is not None else self.program.stream)
+        self.mark = self.program.mark(stream.name if stream is not None else self.program.stream)
 
     def wait(self, stream: Stream | None = None) -> None:
         """What comes next on the stream waits for the mark."""
-        self.program.wait_for(self.kernel, stream=stream.name if stream is not None else self.program.stream)
+        self.program.wait_for(self.mark, stream=stream.name if stream is not None else self.program.stream)
 
     def synchronize(self) -> None:
         """The host waits."""
-        self.program.launch("event synchronize", (), waits=True)
+        self.program.wait_on_host("event synchronize", self.mark)
 
     def query(self) -> bool:
         """Nothing is ever pending."""
@@ -103,19 +103,19 @@ class Generator:
 
 
 @contextlib.contextmanager
-def presented(program: Program, device: Device, /) -> Iterator[None]:
+def presented(program: Program, device: Device, autocast: Autocast, /) -> Iterator[None]:
     """``torch.cuda`` and its kin answer for ``device`` meanwhile; all of it is undone afterwards."""
     stream_class = type("Stream", (Stream,), {"program": program})
     event_class = type("Event", (Event,), {"program": program})
     with contextlib.ExitStack() as stack:
-        for target, name, value in _replacements(program, device, stream_class, event_class):
+        for target, name, value in _replacements(program, device, autocast, stream_class, event_class):
             if hasattr(target, name):
                 stack.enter_context(mock.patch.object(target, name, value))
         yield
 
 
 def _replacements(
-    program: Program, device: Device, stream_class: Any, event_class: Any
+    program: Program, device: Device, autocast: Autocast, stream_class: Any, event_class: Any
 ) -> Iterator[tuple[Any, str, Any]]:
     def current_stream(_: Any = None) -> Any:
         return stream_class(name=program.stream)
@@ -127,7 +127,7 @@ def _replacements(
         program.stream = stream.name
 
     def synchronize(_: Any = None) -> None:
-        program.launch("synchronize", (), waits=True)
+        program.launch("synchronize", wait=HostWait.DEVICE)
 
     def compiled(model: Any = None, **_: Any) -> Any:
         program.warn("torch.compile was captured as eager code: fused kernels are not seen.")
@@ -169,18 +169,29 @@ def _replacements(
     yield torch, "compile", compiled
     yield torch.nn.Module, "compile", lambda self, *_, **__: self
     yield torch, "Generator", Generator
-    yield torch.Tensor, "pin_memory", lambda tensor, *_: tensor
-    yield torch.Tensor, "is_pinned", lambda *_: False
-    yield torch.Tensor, "record_stream", lambda *_: None
-    yield torch, "clear_autocast_cache", _clear_autocast_cache(torch.clear_autocast_cache)
+    yield torch, "clear_autocast_cache", _both(autocast.clear, torch.clear_autocast_cache)
+    yield torch._C, "_group_tensors_by_device_and_dtype", _grouped(torch._C._group_tensors_by_device_and_dtype)
 
 
-def _clear_autocast_cache(original: Callable[[], None]) -> Callable[[], None]:
-    def clear() -> None:
-        autocast.clear_cache()
-        original()
+def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
+    def call() -> None:
+        first()
+        second()
 
-    return clear
+    return call
+
+
+def _grouped(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Groups of tensors by device, which optimizers ask for in C++, with the device called CUDA."""
+
+    def group(*args: Any, **kwargs: Any) -> Any:
+        groups = original(*args, **kwargs)
+        return {
+            (CUDA if device.type == "meta" else device, dtype): found
+            for (device, dtype), found in groups.items()
+        }
+
+    return group
 
 
 def _properties(device: Device) -> Any:

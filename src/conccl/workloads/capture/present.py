@@ -1,7 +1,7 @@
-"""The mode that lets meta tensors look like CUDA tensors, and decides what PyTorch decides by device.
+"""The mode that lets meta tensors look like CUDA tensors.
 
-It stands above autograd: what it replaces (attention, recurrence, dropout, batch norm) still gets its
-gradient from PyTorch's own formulas, which call the CUDA ops' backward kernels.
+It stands above everything else in PyTorch's Python interface: it answers questions about devices, and turns
+the device that a program names into the one that its tensors really have.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from conccl.workloads.capture import autocast, choices
 from conccl.workloads.capture.program import Program
-from conccl.workloads.capture.tensors import is_on_device
 
 CUDA = torch.device("cuda", 0)
 META = torch.device("meta")
+CPU = torch.device("cpu")
 
 
 class Present(TorchFunctionMode):
-    """Active while code is captured, above everything else."""
+    """Active while code is captured."""
 
     def __init__(self, program: Program) -> None:
         super().__init__()
@@ -31,20 +30,22 @@ class Present(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Answer questions about devices; send the rest on with the device called meta."""
-        options = dict(kwargs or {})
         answer = _ANSWERS.get(func)
         if answer is not None:
-            return answer(*args, **options)
-        reader = _READERS.get(func)
-        if reader is not None and args and _is_meta(args[0]):
-            return reader(self._program, *args, **options)
-        args, options = _with_meta_device(func, args, options)
-        args, options = autocast.cast_arguments(func, args, options)
-        chosen = choices.CHOICES.get(getattr(func, "__name__", ""))
-        if chosen is not None and any(_is_meta(value) for value in (*args, *options.values())):
-            result = chosen(self._program, *args, **options)
-            if result is not NotImplemented:
-                return result
+            return answer(*args, **(kwargs or {}))
+        self._program.python_calls += 1
+        if kwargs:
+            options = dict(kwargs)
+            if func in _FROM_HOST and is_cuda(options.get("device")):
+                return func(*args, **(options | {"device": CPU})).to(META)
+            _rename_device(options)
+        else:
+            options = {}
+        if func in _NAMING_DEVICES:
+            args = (args[0], *(META if is_cuda(argument) else argument for argument in args[1:]))
+        elif func is torch.Tensor.cuda:
+            options.pop("device", None)
+            return args[0].to(META, non_blocking=options.get("non_blocking", False))
         return func(*args, **options)
 
 
@@ -57,119 +58,91 @@ def is_cuda(device: Any, /) -> bool:
     return isinstance(device, int) and not isinstance(device, bool)
 
 
-def _is_meta(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and _device(value).type == "meta"
-
-
-def _device(tensor: torch.Tensor) -> torch.device:
-    with torch._C.DisableTorchFunction():
-        return tensor.device
-
-
-def _shown_device(tensor: torch.Tensor) -> torch.device:
-    device = _device(tensor)
-    return CUDA if device.type == "meta" else device
-
-
-def _get_device(tensor: torch.Tensor) -> int:
-    return 0 if _is_meta(tensor) else -1
-
-
-def _storage_type(tensor: torch.Tensor) -> bool:
-    return _is_meta(tensor)
-
-
-_ANSWERS: dict[Any, Callable[..., Any]] = {
-    torch.Tensor.device.__get__: _shown_device,
-    torch.Tensor.is_cuda.__get__: _is_meta,
-    torch.Tensor.is_meta.__get__: lambda _: False,
-    torch.Tensor.is_cpu.__get__: lambda tensor: not _is_meta(tensor),
-    torch.Tensor.get_device: _get_device,
-}
-"""Questions about where a tensor is."""
-
-
-def _with_meta_device(func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    name = getattr(func, "__name__", "")
+def _rename_device(options: dict[str, Any]) -> None:
     if "device" in options and is_cuda(options["device"]):
         options["device"] = META
     if options.get("generator") is not None and options.get("device") == META:
         options["generator"] = None
     if options.pop("pin_memory", None):
         options["pin_memory"] = False
-    if name == "cuda":
-        options.pop("device", None)
-        return (args[0], META), options | ({} if func is torch.Tensor.to else {})
-    if name in ("to", "new_tensor", "type"):
-        args = (args[0], *(META if is_cuda(arg) and _names_device(name, arg) else arg for arg in args[1:]))
-    return args, options
 
 
-def _names_device(name: str, argument: Any) -> bool:
-    return name == "to" or isinstance(argument, torch.device)
+_FROM_HOST = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
+"""What makes a tensor of numbers that the host has: it is copied."""
+
+_NAMING_DEVICES = frozenset({torch.Tensor.to, torch.Tensor.type})
+"""Methods that take a device as a positional argument."""
 
 
-def _unknown_number(program: Program, tensor: torch.Tensor) -> Any:
-    """A value that only the GPU would know: 1 for numbers, False for conditions."""
-    torch.ops.aten._local_scalar_dense.default  # noqa: B018 (named here: the copy that it costs)
-    from conccl.workloads.capture.kernels.copies import scalar_read
-
-    program.launch("item", [scalar_read(tensor)], waits=True)
-    program.warn("A value computed on the GPU decided what ran: it was taken as 1 (numbers) or false (conditions).")
-    if tensor.dtype == torch.bool:
-        return False
-    return 1.0 if tensor.dtype.is_floating_point else 1
+def _is_meta(tensor: torch.Tensor) -> bool:
+    with torch._C.DisableTorchFunction():
+        return tensor.is_meta
 
 
-def _to_bool(program: Program, tensor: torch.Tensor) -> bool:
-    return bool(_unknown_number(program, tensor))
+def _shown_device(tensor: torch.Tensor) -> torch.device:
+    with torch._C.DisableTorchFunction():
+        return CUDA if tensor.is_meta else tensor.device
 
 
-def _to_int(program: Program, tensor: torch.Tensor) -> int:
-    return int(_unknown_number(program, tensor))
+def _get_device(tensor: torch.Tensor) -> int:
+    return 0 if _is_meta(tensor) else -1
 
 
-def _to_float(program: Program, tensor: torch.Tensor) -> float:
-    return float(_unknown_number(program, tensor))
+def _type(tensor: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+    with torch._C.DisableTorchFunction():
+        if dtype is None:
+            return tensor.type().replace("torch.", "torch.cuda.") if tensor.is_meta else tensor.type()
+    if isinstance(dtype, str):
+        name = dtype.rpartition(".")[2]
+        device = META if ".cuda." in dtype else CPU
+        return tensor.to(device, getattr(torch, name).dtype)
+    return tensor.to(dtype, *args, **kwargs)
 
 
-def _to_host(program: Program, tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-    """A host tensor of ones: the values are not known."""
-    host = torch.ones(tensor.shape, dtype=tensor.dtype, device="cpu")
-    from conccl.workloads.capture.kernels.copies import host_read
-
-    program.launch("copy to host", [host_read(tensor)], waits=True)
-    return host
+def _to_list(tensor: torch.Tensor) -> Any:
+    if not _is_meta(tensor):
+        with torch._C.DisableTorchFunction():
+            return tensor.tolist()
+    return tensor.cpu().tolist()
 
 
-def _to_list(program: Program, tensor: torch.Tensor) -> Any:
-    return _to_host(program, tensor).tolist()
+def _text(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> str:
+    with torch._C.DisableTorchFunction():
+        if not tensor.is_meta:
+            return torch.Tensor.__repr__(tensor, *args, **kwargs)
+        return f"tensor(..., device='cuda:0', size={tuple(tensor.shape)}, dtype={tensor.dtype})"
 
 
-def _to_numpy(program: Program, tensor: torch.Tensor, *_: Any, **__: Any) -> Any:
-    return _to_host(program, tensor).numpy()
+def _formatted(tensor: torch.Tensor, form: str) -> str:
+    if _is_meta(tensor) and tensor.dim() == 0:
+        return format(tensor.item(), form)
+    return _text(tensor) if _is_meta(tensor) else torch.Tensor.__format__(tensor, form)
 
 
-def _text(program: Program, tensor: torch.Tensor, *_: Any, **__: Any) -> str:
-    del program
-    return f"tensor(..., device='cuda:0', size={tuple(tensor.shape)}, dtype={tensor.dtype})"
+def _deep_copy(tensor: torch.Tensor, memo: dict[int, Any]) -> Any:
+    """A leaf's copy, as CUDA would make it: one copy kernel."""
+    if not _is_meta(tensor) or type(tensor) is not torch.Tensor:
+        with torch._C.DisableTorchFunction():
+            return torch.Tensor.__deepcopy__(tensor, memo)
+    if id(tensor) not in memo:
+        with torch.no_grad():
+            memo[id(tensor)] = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+    return memo[id(tensor)]
 
 
-_READERS: dict[Any, Callable[..., Any]] = {
-    torch.Tensor.item: _unknown_number,
-    torch.Tensor.__bool__: _to_bool,
-    torch.Tensor.__int__: _to_int,
-    torch.Tensor.__index__: _to_int,
-    torch.Tensor.__float__: _to_float,
+_ANSWERS: dict[Any, Callable[..., Any]] = {
+    torch.Tensor.device.__get__: _shown_device,  # type: ignore[attr-defined]
+    torch.Tensor.is_cuda.__get__: _is_meta,  # type: ignore[attr-defined]
+    torch.Tensor.is_meta.__get__: lambda _: False,  # type: ignore[attr-defined]
+    torch.Tensor.is_cpu.__get__: lambda tensor: not _is_meta(tensor),  # type: ignore[attr-defined]
+    torch.Tensor.get_device: _get_device,
+    torch.Tensor.type: _type,
     torch.Tensor.tolist: _to_list,
-    torch.Tensor.cpu: _to_host,
-    torch.Tensor.numpy: _to_numpy,
     torch.Tensor.__repr__: _text,
-    torch.Tensor.__format__: _text,
+    torch.Tensor.__format__: _formatted,
+    torch.Tensor.__deepcopy__: _deep_copy,
+    torch.Tensor.pin_memory: lambda tensor, *_: tensor,
+    torch.Tensor.is_pinned: lambda tensor, *_: not _is_meta(tensor),
+    torch.Tensor.record_stream: lambda *_: None,
 }
-"""Ways in which a program reads a device tensor's values."""
-
-
-def on_device(value: Any, /) -> bool:
-    """Whether the program believes this tensor to be on the GPU."""
-    return is_on_device(value)
+"""What is answered here, without PyTorch."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,6 +10,25 @@ from dataclasses import dataclass, field
 from conccl.workloads.captured import Captured, HostCall, Kernel, KernelCall, Phase
 
 DEFAULT_STREAM = "stream 0"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place on a stream, behind one of its kernel calls: what an event is."""
+
+    kernel: int
+    recording: int
+    """Which recording it belongs to; in a later one it is in the past."""
+
+
+class HostWait(enum.Enum):
+    """What the host waits for once it has launched a call's kernels."""
+
+    NOTHING = enum.auto()
+    STREAM = enum.auto()
+    """The kernels of the call's stream: a copy to the host."""
+    DEVICE = enum.auto()
+    """The kernels of all streams: synchronize()."""
 
 
 @dataclass(slots=True)
@@ -21,27 +41,57 @@ class Program:
     """Each said once, in order."""
     stream: str = DEFAULT_STREAM
     phase: Phase = Phase.PYTHON
-    recording: bool = True
+    python_calls: int = 0
+    """Functions of PyTorch's Python interface entered since the last host call."""
     last_on: dict[str, int] = field(default_factory=dict)
     """Stream -> its last kernel call."""
     pending: dict[str, set[int]] = field(default_factory=dict)
     """Stream -> kernel calls of other streams that its next kernel waits for."""
     streams: int = 1
+    recording: int = 0
+    """Counts how often `clear` was called."""
 
     def launch(
-        self, name: str, kernels: Iterable[Kernel], *, stream: str | None = None, waits: bool = False
+        self,
+        name: str,
+        kernels: Iterable[Kernel] = (),
+        *,
+        stream: str | None = None,
+        wait: HostWait = HostWait.NOTHING,
     ) -> None:
         """Note a host call and the kernels that it puts on a stream."""
-        if not self.recording:
-            return
         first = len(self.kernels)
         lane = self.stream if stream is None else stream
         for kernel in kernels:
             after = tuple(sorted(self.pending.pop(lane, ())))
             self.last_on[lane] = len(self.kernels)
             self.kernels.append(KernelCall(kernel=kernel, lane=lane, after=after))
-        count = len(self.kernels) - first
-        self.calls.append(HostCall(name=name, phase=self.phase, first=first, count=count, waits=waits))
+        self._call(name, first=first, waits_for=self._awaited(wait, lane))
+
+    def wait_on_host(self, name: str, mark: Mark | None, /) -> None:
+        """Note that the host waits for what was marked: event.synchronize()."""
+        awaited = (mark.kernel,) if mark is not None and mark.recording == self.recording else ()
+        self._call(name, first=len(self.kernels), waits_for=awaited)
+
+    def _call(self, name: str, *, first: int, waits_for: tuple[int, ...]) -> None:
+        self.calls.append(
+            HostCall(
+                name=name,
+                phase=self.phase,
+                first=first,
+                count=len(self.kernels) - first,
+                python_calls=self.python_calls,
+                waits_for=waits_for,
+            )
+        )
+        self.python_calls = 0
+
+    def _awaited(self, wait: HostWait, lane: str) -> tuple[int, ...]:
+        if wait is HostWait.NOTHING:
+            return ()
+        if wait is HostWait.DEVICE:
+            return tuple(sorted(self.last_on.values()))
+        return (self.last_on[lane],) if lane in self.last_on else ()
 
     def new_stream(self) -> str:
         """A stream that no one has yet."""
@@ -49,10 +99,16 @@ class Program:
         self.streams += 1
         return name
 
-    def wait_for(self, kernel: int | None, *, stream: str) -> None:
-        """What comes next on this stream waits for that kernel call (an event that was recorded behind it)."""
-        if kernel is not None and self.kernels[kernel].lane != stream:
-            self.pending.setdefault(stream, set()).add(kernel)
+    def mark(self, stream: str, /) -> Mark | None:
+        """The place behind what is on the stream now; None where nothing is."""
+        kernel = self.last_on.get(stream)
+        return None if kernel is None else Mark(kernel, self.recording)
+
+    def wait_for(self, mark: Mark | None, *, stream: str) -> None:
+        """What comes next on this stream waits for what was marked."""
+        if mark is None or mark.recording != self.recording or self.kernels[mark.kernel].lane == stream:
+            return
+        self.pending.setdefault(stream, set()).add(mark.kernel)
 
     @contextmanager
     def on_stream(self, stream: str) -> Iterator[None]:
@@ -73,7 +129,11 @@ class Program:
         self.calls.clear()
         self.last_on.clear()
         self.pending.clear()
+        self.python_calls = 0
+        self.recording += 1
 
     def captured(self) -> Captured:
         """What has been recorded so far."""
-        return Captured(kernels=tuple(self.kernels), calls=tuple(self.calls), warnings=tuple(self.warnings))
+        return Captured(
+            kernels=tuple(self.kernels), calls=tuple(self.calls), warnings=tuple(self.warnings)
+        )

@@ -1,31 +1,51 @@
-"""The mode that notes every aten op, gives its outputs shapes, and launches the kernels it becomes."""
+"""The mode that notes each aten op, gives its outputs shapes, and launches the kernels it becomes.
+
+It stands below autograd and sees forward and backward alike. An op that PyTorch puts together from others on
+every device (BCE with logits, padding, repeat) is put together here too, so that its parts are seen.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import enum
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
 
+from conccl.workloads.capture import crossing, host
+from conccl.workloads.capture.interception import without_interception
 from conccl.workloads.capture.kernels.call import AtenCall
-from conccl.workloads.capture.kernels.table import kernels_of_call
-from conccl.workloads.capture.outputs import OUTPUTS
+from conccl.workloads.capture.kernels.table import has_rule, launch
+from conccl.workloads.capture.outputs import shaped
 from conccl.workloads.capture.program import Program
 from conccl.workloads.capture.tensors import is_on_device, tensors_in
+from conccl.workloads.capture.values import Values
 from conccl.workloads.captured import Phase
 
-LARGE_HOST_NUMEL = 1 << 20
-"""Host tensors with more elements get no values: memory that nobody writes costs nothing."""
+
+class _Way(enum.Enum):
+    """What is done with an op on the device."""
+
+    VIEW = enum.auto()
+    """Nothing runs on the GPU."""
+    CROSSING = enum.auto()
+    """Bytes or values go to the host or come from it, or may."""
+    PARTS = enum.auto()
+    """PyTorch's formula for all devices runs, and its parts are recorded."""
+    KERNELS = enum.auto()
 
 
 class Record(TorchDispatchMode):
-    """Active while code is captured, below autograd: sees forward and backward alike."""
+    """Active while code is captured."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, values: Values) -> None:
         super().__init__()
         self._program = program
+        self._values = values
+        self._ways: dict[Any, _Way] = {}
+        self._border = crossing.Border(program=program, values=values, recording=self)
 
     def __torch_dispatch__(
         self,
@@ -35,85 +55,75 @@ class Record(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Run the op on shapes alone and launch its kernels."""
+        if any(kind not in _PLAIN for kind in types):
+            return NotImplemented  # a tensor class of someone's (DTensor): its parts come back here
         options = dict(kwargs or {})
-        inputs = tensors_in((args, options))
-        if not _concerns_device(inputs, options):
-            return _on_host(func, args, options, inputs)
-        out = _shaped(func, args, options)
-        call = AtenCall(func=func, args=args, kwargs=options, out=out)
-        self._program.phase = Phase.BACKWARD if _in_backward() else Phase.PYTHON
-        kernels_of_call(call, self._program)
+        with torch._C.DisableTorchFunction(), without_interception():
+            if not _concerns_device(args, options):
+                return host.run(func, args, options)
+            self._program.phase = (
+                Phase.BACKWARD if torch._C._current_graph_task_id() != -1 else Phase.PYTHON
+            )
+            return self._on_device(func, args, options)
+
+    def _on_device(self, func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        way = self._ways.get(func)
+        if way is None:
+            way = self._ways[func] = _way_of(func)
+        if way is _Way.CROSSING:
+            result = crossing.OPS[func](self._border, *args, **options)
+            if result is not NotImplemented:
+                return result
+            way = _Way.KERNELS
+        if way is _Way.PARTS:
+            with self:
+                return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **options)
+        out = shaped(func, args, options, self._values)
+        if way is _Way.VIEW:
+            self._program.launch(func._schema.name.removeprefix("aten::"))
+            return out
+        launch(AtenCall(func=func, args=args, kwargs=options, out=out), self._program)
+        self._values.follow(func, args, options, out)
         return out
 
 
-def _concerns_device(inputs: list[torch.Tensor], kwargs: Mapping[str, Any]) -> bool:
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.parameter.UninitializedParameter, torch.nn.Buffer})
+
+
+def _concerns_device(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
     device = kwargs.get("device")
-    if device is not None and torch.device(device).type == "meta":
+    if device is not None and device.type == "meta":
         return True
-    return any(is_on_device(tensor) for tensor in inputs)
+    for value in args:
+        if isinstance(value, torch.Tensor):
+            if value.is_meta:
+                return True
+        elif isinstance(value, (list, tuple)) and any(is_on_device(item) for item in value):
+            return True
+    return bool(kwargs) and any(is_on_device(tensor) for tensor in tensors_in(kwargs))
 
 
-def _shaped(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The op's outputs as meta tensors, from our own rule where PyTorch has none for the meta device."""
-    own = OUTPUTS.get(func)
-    if own is not None:
-        return own(*args, **kwargs)
-    return func(*args, **kwargs)
+def _way_of(func: Any) -> _Way:
+    name = func.name()
+    if func in crossing.OPS:
+        return _Way.CROSSING
+    if func.is_view or func in _VIEWS:
+        return _Way.VIEW
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    with contextlib.suppress(RuntimeError):
+        composite = has(name, "CompositeExplicitAutograd") and not has(name, "CPU")
+        if composite and not has_rule(func) and not name.startswith("aten::_foreach"):
+            return _Way.PARTS
+    return _Way.KERNELS
 
 
-def _on_host(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[torch.Tensor]) -> Any:
-    """A real CPU op, unless its tensors are large: those keep shape and lose values."""
-    largest = max((tensor.numel() for tensor in inputs), default=0)
-    if largest <= LARGE_HOST_NUMEL and not _makes_large(args):
-        return func(*args, **kwargs)
-    if func._schema.is_mutable:  # filling or updating memory that has no values
-        return args[0]
-    if func.is_view or func in _ALLOCATES:
-        return func(*args, **kwargs)
-    return _without_values(func, args, kwargs)
-
-
-_ALLOCATES = frozenset(
+_VIEWS = frozenset(
     {
-        torch.ops.aten.empty.memory_format,
-        torch.ops.aten.empty_strided.default,
-        torch.ops.aten.empty_like.default,
         torch.ops.aten.detach.default,
+        torch.ops.aten._reshape_alias.default,
+        torch.ops.aten.lift.default,
         torch.ops.aten.lift_fresh.default,
+        torch.ops.aten._unsafe_view.default,
     }
 )
-
-
-def _makes_large(args: tuple[Any, ...]) -> bool:
-    if not args or not isinstance(args[0], (list, tuple)):
-        return False
-    size = 1
-    for item in args[0]:
-        if not isinstance(item, int):
-            return False
-        size *= item
-    return size > LARGE_HOST_NUMEL
-
-
-def _without_values(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    meta = torch.device("meta")
-
-    def to_meta(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=meta)
-        return value
-
-    def to_host(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="cpu")
-        return value
-
-    options = {key: to_meta(value) for key, value in kwargs.items()}
-    if options.get("device") is not None or not tensors_in(args):
-        options["device"] = meta
-    options.pop("pin_memory", None)
-    return tree_map(to_host, func(*tree_map(to_meta, args), **options))
-
-
-def _in_backward() -> bool:
-    return torch._C._current_graph_task_id() != -1
+"""Views that PyTorch does not call so, because nothing but autograd uses them."""

@@ -68,8 +68,11 @@ def _walk(tensor: torch.Tensor) -> tuple[int, ...]:
 
 
 def is_on_device(value: Any, /) -> bool:
-    """Whether this is a tensor that the program believes to be on the GPU."""
-    return isinstance(value, torch.Tensor) and value.device.type == "meta"
+    """Whether this is a tensor that the program believes to be on the GPU.
+
+    Where `Present` is active (outside of handlers and of `Record`) it would answer for the program instead.
+    """
+    return isinstance(value, torch.Tensor) and value.is_meta
 
 
 def tensors_in(value: Any, /) -> list[torch.Tensor]:

@@ -13,21 +13,6 @@ from conccl.workloads.capture.kernels.call import AtenCall
 from conccl.workloads.capture.tensors import access_of, is_on_device, tensors_in, touched_nbytes
 from conccl.workloads.captured import Kernel
 
-WAITING = frozenset(
-    {"_local_scalar_dense", "nonzero", "_unique2", "unique2", "masked_select", "unique_consecutive"}
-)
-"""Ops after which the host needs a value: it waits for the device."""
-
-
-def reaches_host(call: AtenCall, /) -> bool:
-    """Whether a device tensor is copied to the host and the host waits for it."""
-    if call.name not in ("_to_copy", "copy_"):
-        return False
-    if call.kwargs.get("non_blocking"):
-        return False
-    return bool(call.inputs) and not is_on_device(tensors_in(call.out)[0])
-
-
 def _copy(call: AtenCall) -> Iterator[Kernel]:
     """Within the device: a memcpy where both are dense and of one type, else an elementwise kernel."""
     out = tensors_in(call.out)[0]
@@ -117,14 +102,3 @@ RULES: dict[str, Any] = {
     "stack": _cat,
 }  # fmt: skip
 
-
-def scalar_read(tensor: torch.Tensor, /) -> Kernel:
-    """The copy behind ``.item()``."""
-    op = Copy(nbytes=tensor.element_size(), source=Memory.DEVICE, destination=Memory.HOST)
-    return Kernel(name="memcpy device to host", op=op)
-
-
-def host_read(tensor: torch.Tensor, /) -> Kernel:
-    """The copy behind ``.cpu()``."""
-    op = Copy(nbytes=touched_nbytes(tensor), source=Memory.DEVICE, destination=Memory.HOST)
-    return Kernel(name="memcpy device to host", op=op)

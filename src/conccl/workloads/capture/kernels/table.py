@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 
@@ -20,7 +21,7 @@ from conccl.workloads.capture.kernels import (
     sequences,
 )
 from conccl.workloads.capture.kernels.call import AtenCall
-from conccl.workloads.capture.program import Program
+from conccl.workloads.capture.program import HostWait, Program
 from conccl.workloads.capture.tensors import touched_nbytes
 from conccl.workloads.captured import Kernel, Modelled
 
@@ -56,14 +57,21 @@ def register(name: str, rule: Rule, /) -> None:
     _RULES[name] = rule
 
 
-def kernels_of_call(call: AtenCall, program: Program, /) -> None:
+def has_rule(func: Any, /) -> bool:
+    """Whether the table knows this op itself, and not only its parts."""
+    name = func._schema.name.removeprefix("aten::")
+    return name in _RULES or name.removesuffix("_") in _RULES
+
+
+def launch(call: AtenCall, program: Program, /) -> None:
     """Launch what the op becomes."""
     name = call.name
     rule = _RULES.get(name) or _RULES.get(name.removesuffix("_"))
     if rule is not None:
-        program.launch(name, rule(call), waits=name in copies.WAITING or copies.reaches_host(call))
-    elif call.func.is_view or name in _NOTHING or not (call.inputs or call.outputs):
-        program.launch(name, ())
+        wait = HostWait.STREAM if name in WAITING else HostWait.NOTHING
+        program.launch(name, rule(call), wait=wait)
+    elif name in _NOTHING or not (call.inputs or call.outputs):
+        program.launch(name)
     elif name.startswith("_foreach_"):
         program.launch(name, optimizers.foreach(call))
     elif torch.Tag.pointwise in call.func.tags or name.removesuffix("_") in _POINTWISE:
@@ -71,6 +79,11 @@ def kernels_of_call(call: AtenCall, program: Program, /) -> None:
     else:
         program.launch(name, [_bound(call)])
 
+
+WAITING = frozenset(
+    {"nonzero", "_unique2", "unique2", "masked_select", "unique_consecutive", "unique_dim", "bincount"}
+)
+"""Ops whose output is as large as their data say: the host waits for the size."""
 
 _POINTWISE = frozenset(
     {"gelu_backward", "silu_backward", "native_dropout_backward", "threshold_backward", "lerp"}
