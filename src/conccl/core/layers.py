@@ -200,6 +200,8 @@ class Order:
     rows: int
     cols: int
     dtype: DType = DType.FP32
+    interleaved: bool = False
+    """Whether rows lie interleaved in memory, as columns do: a thread then goes down each of them."""
 
     def __post_init__(self) -> None:
         require_positive(self, "rows", "cols")

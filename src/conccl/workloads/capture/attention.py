@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from conccl.workloads.capture.interception import Handler
+
 aten = torch.ops.aten
 
 LOW = (torch.bfloat16, torch.float16)
@@ -111,12 +113,10 @@ def _flash(
         query, key, value = (torch.nn.functional.pad(t, (0, missing)) for t in (query, key, value))
         scale = size**-0.5 if scale is None else scale
     out = aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
-    return out[..., :size] if missing else out
+    return out[..., :size] if missing else out  # type: ignore[no-any-return]
 
 
-def _efficient_takes(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, enable_gqa: bool
-) -> bool:
+def _efficient_takes(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, enable_gqa: bool) -> bool:
     alignment = 4 if query.dtype == torch.float32 else 8
     return (
         query.dtype in (*LOW, torch.float32)
@@ -220,7 +220,7 @@ def transformer_encoder_layer(
     return norm(x + feed_forward(x), norm_weight_2, norm_bias_2)
 
 
-HANDLERS = {
+HANDLERS: dict[str, Handler] = {
     "scaled_dot_product_attention": scaled_dot_product_attention,
     "_native_multi_head_attention": native_multi_head_attention,
     "_transformer_encoder_layer_fwd": transformer_encoder_layer,

@@ -11,9 +11,11 @@ from conccl.workloads.capture.interception import Handler
 from conccl.workloads.capture.tensors import is_on_device
 
 LOWER = (
-    "_convolution.deprecated", "_convolution", "conv1d", "conv2d", "conv3d", "conv1d.padding", "conv2d.padding",
+    "_convolution.deprecated", "_convolution", "conv1d", "conv2d", "conv3d", "conv1d.padding",
+    "conv2d.padding",
     "conv3d.padding", "conv_tbc", "conv_transpose1d", "conv_transpose2d.input", "conv_transpose3d.input",
-    "convolution", "prelu", "addmm", "addmv", "addr", "matmul", "einsum", "mm", "mv", "linalg_vecdot", "linear",
+    "convolution", "prelu", "addmm", "addmv", "addr", "matmul", "einsum", "mm", "mv", "linalg_vecdot",
+    "linear",
     "addbmm", "baddbmm", "bmm", "chain_matmul", "linalg_multi_dot", "_thnn_fused_lstm_cell",
     "_thnn_fused_gru_cell", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell",
     "scaled_dot_product_attention", "lstm.input", "lstm.data", "gru.input", "gru.data", "rnn_tanh.input",
@@ -42,7 +44,8 @@ FLOAT_RESULT = (
 """Asked for an fp32 result where no other type was."""
 
 PROMOTED = (
-    "addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "vdot", "grid_sampler", "index_put", "tensordot",
+    "addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "vdot", "grid_sampler", "index_put",
+    "tensordot",
     "scatter_add",
 )  # fmt: skip
 """Run in the widest type among the arguments."""

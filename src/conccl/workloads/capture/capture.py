@@ -24,7 +24,7 @@ WARM_UP_STEPS = 1
 
 
 def capture_step(build: Callable[[], Callable[[], Any]], /, *, device: Device) -> Captured:
-    """Build model and input on a GPU that is not there, run its step once to warm up and once to capture it."""
+    """Build model and input on a GPU that is not there, run a step to warm up and one to capture it."""
     with capturing(device=device) as program:
         step = build()
         for _ in range(WARM_UP_STEPS):
@@ -37,7 +37,7 @@ def capture_step(build: Callable[[], Callable[[], Any]], /, *, device: Device) -
 @contextlib.contextmanager
 def capturing(*, device: Device) -> Iterator[Program]:
     """Whatever PyTorch code runs meanwhile is recorded; nothing of it remains afterwards."""
-    program, autocast = Program(), Autocast()
+    program, autocast = Program(device=device), Autocast()
     with (
         torch.random.fork_rng(devices=[]),
         presented(program, device, autocast),

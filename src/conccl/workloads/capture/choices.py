@@ -33,7 +33,30 @@ def rms_norm(
     """One kernel, since PyTorch 2.9."""
     if weight is not None and weight.dtype != input_.dtype:
         return NotImplemented
-    return aten._fused_rms_norm(input_, list(normalized_shape), weight, eps)[0]
+    return _RmsNorm.apply(input_, list(normalized_shape), weight, eps)
+
+
+class _RmsNorm(torch.autograd.Function):
+    """PyTorch knows the fused op's gradient on CUDA alone, and takes it apart elsewhere."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> torch.Tensor:
+        input_, shape, weight, eps = args
+        with torch._C._AutoDispatchBelowAutograd():
+            out, rstd = aten._fused_rms_norm(input_, shape, weight, eps)
+        ctx.save_for_backward(input_, rstd, weight)
+        ctx.shape = shape
+        return out  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        input_, rstd, weight = ctx.saved_tensors
+        wanted = [ctx.needs_input_grad[0], ctx.needs_input_grad[2]]
+        with torch._C._AutoDispatchBelowAutograd():
+            by_input, by_weight = aten._fused_rms_norm_backward(
+                grads[0].contiguous(), input_, ctx.shape, rstd, weight, wanted
+            )
+        return by_input, None, by_weight, None
 
 
 CUDNN_BATCH = {True: 880801, False: 65535}
@@ -51,7 +74,7 @@ def batch_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Any:
-    """cuDNN's kernel where PyTorch takes it: not for bf16, and fp16 only beside fp32 weights."""
+    """The kernel of cuDNN where PyTorch takes it: not for bf16, and fp16 only beside fp32 weights."""
     if weight is None or bias is None or not (cudnn_enabled and torch.backends.cudnn.enabled):
         return NotImplemented
     has_both = running_mean is not None and running_var is not None
@@ -65,9 +88,7 @@ def batch_norm(
     )
     if not cudnn:
         return NotImplemented
-    return aten.cudnn_batch_norm(
-        input_, weight, bias, running_mean, running_var, training, momentum, eps
-    )[0]
+    return aten.cudnn_batch_norm(input_, weight, bias, running_mean, running_var, training, momentum, eps)[0]
 
 
 def softmax(input_: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
@@ -165,24 +186,24 @@ def _on_device(handler: Callable[..., Any]) -> Handler:
     return checked
 
 
-HANDLERS: dict[str, Handler] = {
-    name: _on_device(handler)
-    for name, handler in {
-        **attention.HANDLERS,
-        "dropout": dropout,
-        "rms_norm": rms_norm,
-        "batch_norm": batch_norm,
-        "softmax.int": softmax,
-        "log_softmax.int": log_softmax,
-        "rnn_relu.input": _recurrent(RNN_RELU),
-        "rnn_relu.data": _packed(RNN_RELU),
-        "rnn_tanh.input": _recurrent(RNN_TANH),
-        "rnn_tanh.data": _packed(RNN_TANH),
-        "lstm.input": _recurrent(LSTM),
-        "lstm.data": _packed(LSTM),
-        "gru.input": _recurrent(GRU),
-        "gru.data": _packed(GRU),
-        "lstm_cell": lstm_cell,
-        "gru_cell": gru_cell,
-    }.items()
+_CHOICES: dict[str, Handler] = {
+    **attention.HANDLERS,
+    "dropout": dropout,
+    "rms_norm": rms_norm,
+    "batch_norm": batch_norm,
+    "softmax.int": softmax,
+    "log_softmax.int": log_softmax,
+    "rnn_relu.input": _recurrent(RNN_RELU),
+    "rnn_relu.data": _packed(RNN_RELU),
+    "rnn_tanh.input": _recurrent(RNN_TANH),
+    "rnn_tanh.data": _packed(RNN_TANH),
+    "lstm.input": _recurrent(LSTM),
+    "lstm.data": _packed(LSTM),
+    "gru.input": _recurrent(GRU),
+    "gru.data": _packed(GRU),
+    "lstm_cell": lstm_cell,
+    "gru_cell": gru_cell,
 }
+
+HANDLERS: dict[str, Handler] = {name: _on_device(handler) for name, handler in _CHOICES.items()}
+"""Op -> what stands before it."""

@@ -123,7 +123,49 @@ def _shape_of(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
+def _index(border: Border, source: torch.Tensor, indices: Any) -> Any:
+    """A mask is turned into positions first, for whose number the host waits."""
+    if not any(map(_is_mask, indices)):
+        return NotImplemented
+    with border.recording:
+        return aten.index.Tensor(source, _positions(indices))
+
+
+def _index_put(func: Any) -> Callable[..., Any]:
+    def put(
+        border: Border, target: torch.Tensor, indices: Any, value: torch.Tensor, *rest: Any, **options: Any
+    ) -> Any:
+        """The same; one number put by one mask is a masked_fill_, which needs no positions."""
+        if not any(map(_is_mask, indices)):
+            return NotImplemented
+        with border.recording:
+            if len(indices) == 1 and value.numel() == 1 and not value.is_meta and func._schema.is_mutable:
+                return aten.masked_fill_.Tensor(target, _trailing(indices[0], target), value)
+            return func(target, _positions(indices), value, *rest, **options)
+
+    return put
+
+
+def _trailing(mask: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return mask.view(*mask.shape, *(1 for _ in range(target.dim() - mask.dim())))
+
+
+def _is_mask(index: Any) -> bool:
+    return isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8)
+
+
+def _positions(indices: Any) -> list[Any]:
+    found: list[Any] = []
+    for index in indices:
+        found.extend(aten.nonzero.default(index).unbind(1) if _is_mask(index) else [index])
+    return found
+
+
 OPS: dict[Any, Callable[..., Any]] = {
+    aten.index.Tensor: _index,
+    aten.index_put_.default: _index_put(aten.index_put_.default),
+    aten.index_put.default: _index_put(aten.index_put.default),
+    aten._index_put_impl_.default: _index_put(aten._index_put_impl_.default),
     aten._local_scalar_dense.default: _number,
     aten.equal.default: _equal,
     aten._to_copy.default: _to_copy,

@@ -1,4 +1,4 @@
-"""``torch.cuda`` as code finds it while it is captured: one GPU, streams and events that keep order, no waiting."""
+"""``torch.cuda`` as code finds it while it is captured: streams and events that keep order, no waiting."""
 
 from __future__ import annotations
 
@@ -166,11 +166,17 @@ def _replacements(
     }
     for name, answer in answers.items():
         yield cuda, name, answer
+    yield torch.backends.cudnn, "is_acceptable", lambda tensor: tensor.is_cuda
+    yield torch.backends.cudnn, "is_available", lambda: True
     yield torch, "compile", compiled
     yield torch.nn.Module, "compile", lambda self, *_, **__: self
     yield torch, "Generator", Generator
     yield torch, "clear_autocast_cache", _both(autocast.clear, torch.clear_autocast_cache)
-    yield torch._C, "_group_tensors_by_device_and_dtype", _grouped(torch._C._group_tensors_by_device_and_dtype)
+    yield (
+        torch._C,
+        "_group_tensors_by_device_and_dtype",
+        _grouped(torch._C._group_tensors_by_device_and_dtype),
+    )
 
 
 def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:

@@ -77,10 +77,20 @@ def _op(name: str) -> Any:
 def _kernel(op: Any, handler: Handler, key: str) -> Callable[..., Any]:
     own = _keys(key)
     guard = torch._C._ExcludeDispatchKeyGuard
+    # Within autocast nothing is cast again; what a choice does not take may hold ops that it does.
+    composite = key == CHOICE_KEY and op.has_kernel_for_dispatch_key(_COMPOSITE)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        with guard(own), torch._C.DisableTorchFunction():
-            result = handler(*args, **kwargs)
-            return op(*args, **kwargs) if result is NotImplemented else result
+        with torch._C.DisableTorchFunction():
+            with guard(own):
+                result = handler(*args, **kwargs)
+                if result is not NotImplemented:
+                    return result
+                if not composite:
+                    return op(*args, **kwargs)
+            return op._op_dk(_COMPOSITE, *args, **kwargs)
 
     return kernel
+
+
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd

@@ -13,7 +13,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from conccl.core.errors import InputError
-from conccl.workloads.capture.tensors import tensors_in
+from conccl.workloads.capture.tensors import is_channels_last, tensors_in
 from conccl.workloads.capture.values import Values
 
 aten = torch.ops.aten
@@ -62,13 +62,39 @@ def _tried_on_host(
     host_args, host_kwargs = tree_map(on_host, (args, kwargs))
     returned = func(*host_args, **host_kwargs)
     if func._schema.is_mutable and returned is not None:
-        changed = {id(new): old for new, old in zip(tensors_in((host_args, host_kwargs)), tensors_in((args, kwargs)), strict=True)}
-        return tree_map(lambda value: changed.get(id(value)) if id(value) in changed else on_device(value), returned)
+        changed = {
+            id(new): old
+            for new, old in zip(tensors_in((host_args, host_kwargs)), tensors_in((args, kwargs)), strict=True)
+        }
+        return tree_map(
+            lambda value: changed.get(id(value)) if id(value) in changed else on_device(value), returned
+        )
     return tree_map(on_device, returned)
 
 
 def _like(tensor: torch.Tensor, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
     return torch.empty(shape, dtype=dtype or tensor.dtype, device="meta")
+
+
+def _convolution(input_: torch.Tensor, weight: torch.Tensor, *rest: Any) -> torch.Tensor:
+    """Channels last where input or weight lie so (cuDNN)."""
+    out: torch.Tensor = aten.convolution.default(input_, weight, *rest)
+    return _in_format_of((input_, weight), out)
+
+
+def _convolution_backward(
+    grad: torch.Tensor, input_: torch.Tensor, weight: torch.Tensor, *rest: Any
+) -> tuple[torch.Tensor | None, ...]:
+    outs = aten.convolution_backward.default(grad, input_, weight, *rest)
+    images = tuple(None if out is None else _in_format_of((input_, weight), out) for out in outs[:2])
+    return (*images, outs[2])
+
+
+def _in_format_of(tensors: tuple[torch.Tensor, ...], out: torch.Tensor) -> torch.Tensor:
+    last = out.dim() in (4, 5) and any(is_channels_last(tensor) for tensor in tensors)
+    if not last:
+        return out
+    return out.to(memory_format=torch.channels_last if out.dim() == 4 else torch.channels_last_3d)
 
 
 def _cudnn_rnn(
@@ -139,9 +165,8 @@ def _gru_cell_backward(
 
 
 def _ctc_loss(
-    log_probs: torch.Tensor, targets: torch.Tensor, input_lengths: Any, target_lengths: Any, *_: Any, **__: Any
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    del input_lengths, target_lengths
+    log_probs: torch.Tensor, targets: torch.Tensor, *_: Any, **__: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
     steps, batch = int(log_probs.shape[0]), int(log_probs.shape[1])
     longest = int(targets.shape[-1]) if targets.dim() > 1 else max(1, targets.numel() // batch)
     return _like(log_probs, batch), _like(log_probs, batch, steps, 2 * longest + 1)
@@ -150,6 +175,27 @@ def _ctc_loss(
 def _ctc_loss_backward(grad: torch.Tensor, log_probs: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
     del grad
     return torch.empty_like(log_probs)
+
+
+def _rms_norm(
+    input_: torch.Tensor, shape: Any, weight: torch.Tensor | None, eps: float | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    del weight, eps
+    kept = [*input_.shape[: input_.dim() - len(shape)], *(1 for _ in shape)]
+    return torch.empty_like(input_), _like(input_, *kept, dtype=torch.float32)
+
+
+def _rms_norm_backward(
+    grad: torch.Tensor,
+    input_: torch.Tensor,
+    shape: Any,
+    rstd: torch.Tensor,
+    weight: torch.Tensor | None,
+    mask: Any,
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    del grad, shape, rstd
+    given = torch.empty_like(input_) if mask[0] else None
+    return given, torch.empty_like(weight) if mask[1] and weight is not None else None
 
 
 def _unscale(grads: list[torch.Tensor], found_inf: torch.Tensor, inverse_scale: torch.Tensor) -> None:
@@ -208,12 +254,16 @@ def _repeat_interleave(values: Values, repeats: torch.Tensor, output_size: int |
 
 
 OUTPUTS: dict[Any, Callable[..., Any]] = {
+    aten.convolution.default: _convolution,
+    aten.convolution_backward.default: _convolution_backward,
     aten._cudnn_rnn.default: _cudnn_rnn,
     aten._cudnn_rnn_backward.default: _cudnn_rnn_backward,
     aten._thnn_fused_lstm_cell.default: _lstm_cell,
     aten._thnn_fused_lstm_cell_backward_impl.default: _lstm_cell_backward,
     aten._thnn_fused_gru_cell.default: _gru_cell,
     aten._thnn_fused_gru_cell_backward.default: _gru_cell_backward,
+    aten._fused_rms_norm.default: _rms_norm,
+    aten._fused_rms_norm_backward.default: _rms_norm_backward,
     aten._ctc_loss.default: _ctc_loss,
     aten._ctc_loss.Tensor: _ctc_loss,
     aten._ctc_loss_backward.default: _ctc_loss_backward,

@@ -91,7 +91,7 @@ def _get_device(tensor: torch.Tensor) -> int:
 def _type(tensor: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     with torch._C.DisableTorchFunction():
         if dtype is None:
-            return tensor.type().replace("torch.", "torch.cuda.") if tensor.is_meta else tensor.type()
+            return tensor.type().replace(".meta.", ".cuda.")
     if isinstance(dtype, str):
         name = dtype.rpartition(".")[2]
         device = META if ".cuda." in dtype else CPU
@@ -109,7 +109,7 @@ def _to_list(tensor: torch.Tensor) -> Any:
 def _text(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> str:
     with torch._C.DisableTorchFunction():
         if not tensor.is_meta:
-            return torch.Tensor.__repr__(tensor, *args, **kwargs)
+            return str(torch.Tensor.__repr__(tensor, *args, **kwargs))
         return f"tensor(..., device='cuda:0', size={tuple(tensor.shape)}, dtype={tensor.dtype})"
 
 
@@ -131,7 +131,7 @@ def _deep_copy(tensor: torch.Tensor, memo: dict[int, Any]) -> Any:
 
 
 _ANSWERS: dict[Any, Callable[..., Any]] = {
-    torch.Tensor.device.__get__: _shown_device,  # type: ignore[attr-defined]
+    torch.Tensor.device.__get__: _shown_device,
     torch.Tensor.is_cuda.__get__: _is_meta,  # type: ignore[attr-defined]
     torch.Tensor.is_meta.__get__: lambda _: False,  # type: ignore[attr-defined]
     torch.Tensor.is_cpu.__get__: lambda tensor: not _is_meta(tensor),  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The program that is being recorded: streams, events, host calls, in the order in which the host makes them."""
+"""The program that is being recorded: streams, events and host calls, in the order of the host."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from conccl.core.hardware import Device
 from conccl.workloads.captured import Captured, HostCall, Kernel, KernelCall, Phase
 
 DEFAULT_STREAM = "stream 0"
@@ -35,6 +36,8 @@ class HostWait(enum.Enum):
 class Program:
     """Grows while code runs; `captured` is what it came to."""
 
+    device: Device
+    """The GPU that is presented."""
     kernels: list[KernelCall] = field(default_factory=list)
     calls: list[HostCall] = field(default_factory=list)
     warnings: dict[str, None] = field(default_factory=dict)
@@ -134,6 +137,4 @@ class Program:
 
     def captured(self) -> Captured:
         """What has been recorded so far."""
-        return Captured(
-            kernels=tuple(self.kernels), calls=tuple(self.calls), warnings=tuple(self.warnings)
-        )
+        return Captured(kernels=tuple(self.kernels), calls=tuple(self.calls), warnings=tuple(self.warnings))

@@ -6,7 +6,6 @@ every device (BCE with logits, padding, repeat) is put together here too, so tha
 
 from __future__ import annotations
 
-import contextlib
 import enum
 from collections.abc import Mapping
 from typing import Any
@@ -34,6 +33,10 @@ class _Way(enum.Enum):
     """Bytes or values go to the host or come from it, or may."""
     PARTS = enum.auto()
     """PyTorch's formula for all devices runs, and its parts are recorded."""
+    NEW_PARTS = enum.auto()
+    """The same for an op that returns new memory."""
+    UNSEEN_PARTS = enum.auto()
+    """The same for an op that autograd takes apart, where autograd is not there (inference mode)."""
     KERNELS = enum.auto()
 
 
@@ -46,6 +49,11 @@ class Record(TorchDispatchMode):
         self._values = values
         self._ways: dict[Any, _Way] = {}
         self._border = crossing.Border(program=program, values=values, recording=self)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Do without the wrapper that hides modes from torch.compile: it imports the whole of it."""
+        return False
 
     def __torch_dispatch__(
         self,
@@ -61,9 +69,7 @@ class Record(TorchDispatchMode):
         with torch._C.DisableTorchFunction(), without_interception():
             if not _concerns_device(args, options):
                 return host.run(func, args, options)
-            self._program.phase = (
-                Phase.BACKWARD if torch._C._current_graph_task_id() != -1 else Phase.PYTHON
-            )
+            self._program.phase = Phase.BACKWARD if torch._C._current_graph_task_id() != -1 else Phase.PYTHON
             return self._on_device(func, args, options)
 
     def _on_device(self, func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -75,19 +81,28 @@ class Record(TorchDispatchMode):
             if result is not NotImplemented:
                 return result
             way = _Way.KERNELS
-        if way is _Way.PARTS:
+        if way in _PARTS:
             with self:
-                return func._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **options)
+                return func._op_dk(_PARTS[way], *args, **options)
         out = shaped(func, args, options, self._values)
         if way is _Way.VIEW:
             self._program.launch(func._schema.name.removeprefix("aten::"))
             return out
-        launch(AtenCall(func=func, args=args, kwargs=options, out=out), self._program)
+        call = AtenCall(func=func, args=args, kwargs=options, out=out, device=self._program.device)
+        launch(call, self._program)
         self._values.follow(func, args, options, out)
         return out
 
 
-_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.parameter.UninitializedParameter, torch.nn.Buffer})
+_PARTS = {
+    _Way.PARTS: torch._C.DispatchKey.CompositeExplicitAutograd,
+    _Way.NEW_PARTS: torch._C.DispatchKey.CompositeExplicitAutogradNonFunctional,
+    _Way.UNSEEN_PARTS: torch._C.DispatchKey.CompositeImplicitAutograd,
+}
+
+_PLAIN = frozenset(
+    {torch.Tensor, torch.nn.Parameter, torch.nn.parameter.UninitializedParameter, torch.nn.Buffer}
+)
 
 
 def _concerns_device(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
@@ -110,11 +125,13 @@ def _way_of(func: Any) -> _Way:
     if func.is_view or func in _VIEWS:
         return _Way.VIEW
     has = torch._C._dispatch_has_kernel_for_dispatch_key
-    with contextlib.suppress(RuntimeError):
-        composite = has(name, "CompositeExplicitAutograd") and not has(name, "CPU")
-        if composite and not has_rule(func) and not name.startswith("aten::_foreach"):
-            return _Way.PARTS
-    return _Way.KERNELS
+    if has_rule(func) or name.startswith("aten::_foreach") or has(name, "CPU"):
+        return _Way.KERNELS
+    if has(name, "CompositeImplicitAutograd"):
+        return _Way.UNSEEN_PARTS
+    if has(name, "CompositeExplicitAutogradNonFunctional"):
+        return _Way.NEW_PARTS
+    return _Way.PARTS if has(name, "CompositeExplicitAutograd") else _Way.KERNELS
 
 
 _VIEWS = frozenset(

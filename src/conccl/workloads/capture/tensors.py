@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import torch
+from torch._prims_common import suggest_memory_format
 
 from conccl.core.kinds import Access, DType
 
@@ -33,38 +34,73 @@ def dtype_of(tensor: torch.Tensor, /) -> DType:
 
 def touched_nbytes(tensor: torch.Tensor, /) -> int:
     """Bytes of the distinct elements: dimensions of stride 0 (expanded) are read once."""
+    if not tensor.numel():
+        return 0
+    if tensor.is_contiguous():
+        return tensor.numel() * tensor.element_size()
     distinct = prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride != 0)
-    return distinct * tensor.element_size() if tensor.numel() else 0
+    return distinct * tensor.element_size()
 
 
-def is_dense(tensor: torch.Tensor, /) -> bool:
+def access_of(tensors: Sequence[torch.Tensor], /) -> Access:
+    """How an elementwise kernel over these tensors, the written one last, walks memory.
+
+    As TensorIterator decides it: dense in one order, or with offsets computed for each element.
+    """
+    shaped = [tensor for tensor in tensors if tensor.numel() > 1]
+    if not shaped:
+        return Access.CONTIGUOUS
+    out = shaped[-1]
+    if all(tensor.shape == out.shape and tensor.is_contiguous() for tensor in tensors):
+        return _by_type(tensors)
+    walks = {_walk(tensor) for tensor in tensors}
+    if len(walks) == 1 and all(tensor.shape == out.shape for tensor in tensors) and _is_dense(out):
+        return _by_type(tensors)
+    fastest = _fastest_dim(out)
+    steps = [_step(tensor, fastest - out.dim()) for tensor in tensors]
+    return Access.TRANSPOSED if any(step > 1 for step in steps) else Access.STRIDED
+
+
+def _by_type(tensors: Sequence[torch.Tensor]) -> Access:
+    types = {tensor.dtype for tensor in tensors if tensor.dtype != torch.bool}
+    return Access.CONTIGUOUS if len(types) <= 1 else Access.CASTING
+
+
+def _walk(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Strides of the dimensions that have more than one element: what decides the order of the walk."""
+    return tuple(stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size != 1)
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
     """Whether the elements fill one block of memory in some order of dimensions."""
     expected = 1
-    order = sorted(
-        (stride, size) for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size != 1
-    )
-    for stride, size in order:
+    pairs = zip(tensor.stride(), tensor.shape, strict=True)
+    for stride, size in sorted(pair for pair in pairs if pair[1] != 1):
         if stride != expected:
             return False
         expected *= size
     return True
 
 
-def access_of(tensors: Iterable[torch.Tensor], /) -> Access:
-    """How an elementwise kernel over these tensors walks memory, as TensorIterator decides it."""
-    shaped = [tensor for tensor in tensors if tensor.dim() > 0 and tensor.numel() > 1]
-    if not shaped:
-        return Access.CONTIGUOUS
-    shapes = {tuple(tensor.shape) for tensor in shaped}
-    strides = {_walk(tensor) for tensor in shaped}
-    if len(shapes) > 1 or len(strides) > 1 or not all(is_dense(tensor) for tensor in shaped):
-        return Access.STRIDED
-    return Access.CONTIGUOUS if len({tensor.dtype for tensor in shaped}) == 1 else Access.CASTING
+def _fastest_dim(tensor: torch.Tensor) -> int:
+    """The dimension of more than one element in which neighbours lie closest."""
+    strides = tensor.stride()
+    return min(
+        (dim for dim, size in enumerate(tensor.shape) if size > 1),
+        key=lambda dim: (strides[dim] == 0, strides[dim], -dim),
+    )
 
 
-def _walk(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Strides of the dimensions that have more than one element: what decides the order of the walk."""
-    return tuple(stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size != 1)
+def _step(tensor: torch.Tensor, dim: int) -> int:
+    """How far neighbours along that dimension (counted from the last, as -1) lie apart."""
+    if tensor.dim() < -dim or tensor.shape[dim] == 1:
+        return 0
+    return int(tensor.stride(dim))
+
+
+def is_channels_last(tensor: torch.Tensor, /) -> bool:
+    """Whether PyTorch takes an image, or a weight, to have its channels together in memory."""
+    return bool(suggest_memory_format(tensor) != torch.contiguous_format)
 
 
 def is_on_device(value: Any, /) -> bool:

@@ -1,8 +1,8 @@
 """What is known of the contents of device tensors.
 
-Meta tensors have none. But programs decide things by small tensors of integers and booleans (lengths, masks,
-token ids, positions, the experts that a router chose), so those are computed on the host beside them, exactly,
-as long as all that they come from is known. What only a GPU could know is assumed:
+Meta tensors have none. But programs decide things by small tensors of integers and booleans (lengths,
+masks, token ids, positions, the experts that a router chose), so those are computed on the host beside them,
+exactly, as long as all that they come from is known. What only a GPU could know is assumed:
 
 - a number is 1, or 0 where it counts overflows; a condition is false, "all" is true, "any" is false;
 - indices that an order of unknown values gives (top-k, sort, argmax, sampling) are spread evenly;
@@ -49,7 +49,10 @@ class Values:
         if not _is_followed(tensor):
             return
         storage = tensor.untyped_storage()
-        self._known[storage._cdata] = (StorageWeakRef(storage), torch.UntypedStorage(storage.nbytes()).fill_(0))
+        self._known[storage._cdata] = (
+            StorageWeakRef(storage),
+            torch.zeros(storage.nbytes(), dtype=torch.uint8).untyped_storage(),
+        )
         mirror = self.of(tensor)
         assert mirror is not None
         mirror.copy_(contents)
@@ -105,7 +108,9 @@ class Values:
             return True, torch.device("cpu")
         return True, value
 
-    def _assume(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: list[torch.Tensor]) -> None:
+    def _assume(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: list[torch.Tensor]
+    ) -> None:
         """Indices by an unknown order are spread evenly."""
         name = func._schema.name.removeprefix("aten::")
         if name == "all" and outputs:
@@ -124,7 +129,9 @@ class Values:
         self.set(indices, spread.reshape(indices.shape))
 
 
-ORDERS = frozenset({"topk", "sort", "argmax", "argmin", "max", "min", "multinomial", "kthvalue", "mode", "median"})
+ORDERS = frozenset(
+    {"topk", "sort", "argmax", "argmin", "max", "min", "multinomial", "kthvalue", "mode", "median"}
+)
 """Ops whose last output are indices that depend on the order of values."""
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from conccl.core.hardware import Device
+from conccl.core.kinds import Access
 from conccl.core.ops import Elementwise, Op
 from conccl.workloads.capture.tensors import access_of, is_on_device, tensors_in, touched_nbytes
 from conccl.workloads.captured import Kernel
 
-if TYPE_CHECKING:
-    Rule = Callable[["AtenCall"], Iterable[Kernel]]
+Rule = Callable[["AtenCall"], Iterable[Kernel]]
+"""From an op that was called to the kernels that CUDA would run for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +27,10 @@ class AtenCall:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     out: Any
+    device: Device
+    """The GPU that is presented."""
 
-    @property
+    @cached_property
     def name(self) -> str:
         """As in ``addmm``: the op without namespace and overload."""
         return str(self.func._schema.name).partition("::")[2]
@@ -41,6 +45,10 @@ class AtenCall:
         """Device tensors that were returned."""
         return [tensor for tensor in tensors_in(self.out) if is_on_device(tensor)]
 
+    def has_argument(self, name: str, /) -> bool:
+        """Whether the op's schema has an argument of this name."""
+        return any(argument.name == name for argument in self.func._schema.arguments)
+
     def argument(self, name: str, /) -> Any:
         """The argument of this name in the op's schema; its default where it was not given."""
         for index, argument in enumerate(self.func._schema.arguments):
@@ -50,30 +58,29 @@ class AtenCall:
                 return self.args[index] if index < len(self.args) else argument.default_value
         raise KeyError(f"{self.name} has no argument {name!r}")
 
-    def kernel(self, op: Op, /, *, name: str | None = None) -> Kernel:
-        """A kernel of this op."""
-        return Kernel(name=name or self.name, op=op)
+    def kernel(self, op: Op, /, *, launches: int = 1) -> Kernel:
+        """A kernel, or a library call, that does this."""
+        return Kernel(name=self.name, op=op, launches=launches)
 
     def elementwise(
         self,
         *,
-        name: str | None = None,
-        reads: Iterable[torch.Tensor] | None = None,
-        writes: Iterable[torch.Tensor] | None = None,
-        flops_per_element: int = 1,
+        kind: str | None = None,
+        reads: Sequence[torch.Tensor] | None = None,
+        writes: Sequence[torch.Tensor] | None = None,
+        access: Access | None = None,
     ) -> Kernel:
-        """One kernel that reads and writes each element of these tensors once."""
-        read = list(self.inputs if reads is None else reads)
-        written = list(self.outputs if writes is None else writes)
-        numel = max((tensor.numel() for tensor in written), default=0)
-        return Kernel(
-            name=name or self.name,
-            op=Elementwise(
-                name=name or self.name,
-                read_nbytes=sum(map(touched_nbytes, read)),
-                written_nbytes=sum(map(touched_nbytes, written)),
-                flops=flops_per_element * numel,
-                numel=numel,
-                access=access_of([*read, *written]),
-            ),
+        """One kernel that reads and writes each element of these tensors once.
+
+        ``kind`` is what the cost models call it ("fill", "copy", "gelu_tanh"); else the op's name.
+        """
+        read = self.inputs if reads is None else reads
+        written = self.outputs if writes is None else writes
+        op = Elementwise(
+            name=kind or self.name.removesuffix("_"),
+            read_nbytes=sum(map(touched_nbytes, read)),
+            written_nbytes=sum(map(touched_nbytes, written)),
+            numel=max((tensor.numel() for tensor in written), default=0),
+            access=access or access_of([*read, *written]),
         )
+        return Kernel(name=self.name, op=op)

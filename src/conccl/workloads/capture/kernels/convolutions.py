@@ -1,16 +1,17 @@
-"""Convolutions as cuDNN runs them, with the layout changes around them."""
+"""Convolutions as cuDNN runs them, with the bias that PyTorch adds afterwards."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import torch
 
-from conccl.core.kinds import ConvolutionPass
-from conccl.core.ops import Convolution, Reduction
-from conccl.workloads.capture.kernels.call import AtenCall
-from conccl.workloads.capture.tensors import dtype_of
+from conccl.core.kinds import Access, ConvolutionPass
+from conccl.core.ops import Convolution, Elementwise
+from conccl.workloads.capture.kernels.call import AtenCall, Rule
+from conccl.workloads.capture.kernels.libraries import convolution_launches
+from conccl.workloads.capture.kernels.reductions import reduced, reduction_of
+from conccl.workloads.capture.tensors import dtype_of, is_channels_last, touched_nbytes
 from conccl.workloads.captured import Kernel
 
 
@@ -20,12 +21,12 @@ def _convolution(
     weight: torch.Tensor,
     output: torch.Tensor,
     direction: ConvolutionPass,
-) -> Convolution:
+) -> Kernel:
     """A transposed convolution is the gradient of one from its output to its input."""
     spatial = input_.dim() - 2
     transposed = bool(call.argument("transposed"))
     big, small = (output, input_) if transposed else (input_, output)
-    return Convolution(
+    op = Convolution(
         batch=int(big.shape[0]),
         in_channels=int(big.shape[1]),
         out_channels=int(small.shape[1]),
@@ -35,26 +36,22 @@ def _convolution(
         padding=_each(call.argument("padding"), spatial),
         dilation=_each(call.argument("dilation"), spatial),
         groups=int(call.argument("groups")),
-        direction=_mirrored(direction) if transposed else direction,
+        direction=_MIRRORED[direction] if transposed else direction,
         dtype=dtype_of(input_),
-        channels_last=_is_channels_last(input_),
+        channels_last=is_channels_last(input_) or is_channels_last(weight),
     )
+    return call.kernel(op, launches=convolution_launches(op))
 
 
-def _mirrored(direction: ConvolutionPass) -> ConvolutionPass:
-    return {
-        ConvolutionPass.FORWARD: ConvolutionPass.INPUT_GRADIENT,
-        ConvolutionPass.INPUT_GRADIENT: ConvolutionPass.FORWARD,
-        ConvolutionPass.WEIGHT_GRADIENT: ConvolutionPass.WEIGHT_GRADIENT,
-    }[direction]
+_MIRRORED = {
+    ConvolutionPass.FORWARD: ConvolutionPass.INPUT_GRADIENT,
+    ConvolutionPass.INPUT_GRADIENT: ConvolutionPass.FORWARD,
+    ConvolutionPass.WEIGHT_GRADIENT: ConvolutionPass.WEIGHT_GRADIENT,
+}
 
 
-def _each(given: list[int], spatial: int) -> tuple[int, ...]:
+def _each(given: Sequence[int], spatial: int) -> tuple[int, ...]:
     return tuple(given) if len(given) == spatial else tuple(given) * spatial
-
-
-def _is_channels_last(tensor: torch.Tensor) -> bool:
-    return tensor.dim() > 2 and tensor.stride(1) == 1 and tensor.shape[1] > 1
 
 
 def _forward(call: AtenCall) -> Iterator[Kernel]:
@@ -62,33 +59,37 @@ def _forward(call: AtenCall) -> Iterator[Kernel]:
     output = call.outputs[0]
     if not output.numel():
         return
-    yield call.kernel(_convolution(call, input_, weight, output, ConvolutionPass.FORWARD))
-    if call.argument("bias") is not None:
-        yield call.elementwise(name="add_bias", reads=[output], writes=[output])
+    yield _convolution(call, input_, weight, output, ConvolutionPass.FORWARD)
+    bias = call.argument("bias")
+    if bias is not None:
+        nbytes = touched_nbytes(output)
+        op = Elementwise(
+            name="add",
+            read_nbytes=nbytes + touched_nbytes(bias),
+            written_nbytes=nbytes,
+            numel=output.numel(),
+            access=Access.STRIDED,
+        )
+        yield Kernel(name="add_", op=op)
 
 
 def _backward(call: AtenCall) -> Iterator[Kernel]:
     grad, input_, weight = call.args[:3]
     by_input, by_weight, by_bias = call.argument("output_mask")
     if by_input:
-        op = _convolution(call, input_, weight, grad, ConvolutionPass.INPUT_GRADIENT)
-        yield call.kernel(op, name="convolution_input_gradient")
+        yield _convolution(call, input_, weight, grad, ConvolutionPass.INPUT_GRADIENT)
     if by_weight:
-        op = _convolution(call, input_, weight, grad, ConvolutionPass.WEIGHT_GRADIENT)
-        yield call.kernel(op, name="convolution_weight_gradient")
+        yield _convolution(call, input_, weight, grad, ConvolutionPass.WEIGHT_GRADIENT)
     if by_bias:
-        channels = int(grad.shape[1])
-        rows = max(1, grad.numel() // channels)
-        last = _is_channels_last(grad)
-        op_ = Reduction(
-            outer=1 if last else channels, reduced=rows, inner=channels if last else 1, dtype=dtype_of(grad)
-        )
-        yield call.kernel(op_, name="convolution_bias_gradient")
+        dims = [dim for dim in range(grad.dim()) if dim != 1]
+        kernel = reduced(call, reduction_of(grad, dims))
+        yield Kernel(name="sum", op=kernel.op, launches=kernel.launches)
 
 
-RULES: dict[str, Any] = {
+RULES: dict[str, Rule] = {
     "convolution": _forward,
     "_convolution": _forward,
     "convolution_overrideable": _forward,
     "convolution_backward": _backward,
+    "convolution_backward_overrideable": _backward,
 }

@@ -1,104 +1,129 @@
-"""Copies, casts, fills and what crosses the host link."""
+"""Copies within the device, casts, fills, random numbers and joins."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
-from conccl.core.kinds import Access, Memory
+from conccl.core.kinds import Access
 from conccl.core.ops import Copy, Elementwise
-from conccl.workloads.capture.kernels.call import AtenCall
-from conccl.workloads.capture.tensors import access_of, is_on_device, tensors_in, touched_nbytes
+from conccl.workloads.capture.kernels.call import AtenCall, Rule
+from conccl.workloads.capture.tensors import access_of, dtype_of, touched_nbytes
 from conccl.workloads.captured import Kernel
 
+
+def copied(source: torch.Tensor, target: torch.Tensor, /) -> Kernel:
+    """What copy_ launches: the driver's copy where both are dense and of one type, else a kernel.
+
+    As at::native::copy_device_to_device decides it.
+    """
+    same = source.dtype == target.dtype and source.shape == target.shape
+    if same and source.stride() == target.stride() and target.is_contiguous():
+        return Kernel(name="copy_", op=Copy(nbytes=touched_nbytes(source)))
+    access = access_of([source, target])
+    dense = access in (Access.CONTIGUOUS, Access.CASTING)
+    op = Elementwise(
+        name="cast" if dense else "copy",
+        read_nbytes=touched_nbytes(source),
+        written_nbytes=touched_nbytes(target),
+        numel=target.numel(),
+        access=Access.CASTING if dense else access,
+    )
+    return Kernel(name="copy_", op=op)
+
+
 def _copy(call: AtenCall) -> Iterator[Kernel]:
-    """Within the device: a memcpy where both are dense and of one type, else an elementwise kernel."""
-    out = tensors_in(call.out)[0]
+    target = call.outputs[0]
     source = call.args[1] if call.name == "copy_" else call.args[0]
-    if not isinstance(source, torch.Tensor) or not out.numel():
+    if not target.numel():
         return
-    if is_on_device(out) != is_on_device(source):
-        ends = (Memory.HOST, Memory.DEVICE) if is_on_device(out) else (Memory.DEVICE, Memory.HOST)
-        op = Copy(nbytes=touched_nbytes(source), source=ends[0], destination=ends[1])
-        yield Kernel(name=f"memcpy {ends[0]} to {ends[1]}", op=op)
-    elif _is_memcpy(source, out):
-        yield Kernel(name="memcpy device to device", op=Copy(nbytes=touched_nbytes(source)))
-    else:
-        yield call.elementwise(name="copy", reads=[source], writes=[out])
+    if isinstance(source, torch.Tensor) and source.is_meta:
+        yield copied(source, target)
+    else:  # a number
+        yield filled(target)
 
 
-def _is_memcpy(source: torch.Tensor, out: torch.Tensor) -> bool:
-    """As at::native::copy_kernel_cuda decides: one element type, both contiguous in the same order."""
-    same = source.dtype == out.dtype and source.shape == out.shape
-    return same and source.is_contiguous() and out.is_contiguous()
+def filled(tensor: torch.Tensor, /) -> Kernel:
+    """What fill_ and zero_ launch."""
+    nbytes = touched_nbytes(tensor)
+    op = Elementwise(name="fill", read_nbytes=0, written_nbytes=nbytes, numel=tensor.numel())
+    return Kernel(name="fill_", op=op)
 
 
-def _clone(call: AtenCall) -> Iterator[Kernel]:
-    source, out = call.inputs[0], call.outputs[0]
-    if not out.numel():
-        return
-    if _is_memcpy(source, out):
-        yield Kernel(name="memcpy device to device", op=Copy(nbytes=touched_nbytes(source)))
-    else:
-        yield call.elementwise(name="copy")
+def cleared(nbytes: int, /, *, name: str) -> Kernel:
+    """The driver's memset."""
+    return Kernel(
+        name=name, op=Elementwise(name="memset", read_nbytes=0, written_nbytes=nbytes, numel=nbytes)
+    )
 
 
 def _fill(call: AtenCall) -> Iterator[Kernel]:
     if call.outputs and call.outputs[0].numel():
-        yield call.elementwise(name="fill", reads=[])
+        yield filled(call.outputs[0])
 
 
-def _random(call: AtenCall) -> Iterator[Kernel]:
+def _made(call: AtenCall) -> Iterator[Kernel]:
+    """Numbers that depend on nothing but their place: random, arange, eye, tril."""
     if call.outputs and call.outputs[0].numel():
-        yield call.elementwise(name="random", reads=[], flops_per_element=16)
+        reads = call.inputs if call.name in _READING else []
+        yield call.elementwise(reads=reads)
 
 
-def _index_like(call: AtenCall) -> Iterator[Kernel]:
-    if call.outputs and call.outputs[0].numel():
-        yield call.elementwise(reads=[], flops_per_element=4)
+_READING = frozenset({"tril", "triu", "bernoulli"})
 
+CAT_TENSORS = 128
+"""Tensors of three dimensions or fewer that one kernel joins (aten/src/ATen/native/cuda/Shape.cu)."""
 
-def _read_scalar(call: AtenCall) -> Iterator[Kernel]:
-    yield Kernel(
-        name="memcpy device to host",
-        op=Copy(nbytes=call.inputs[0].element_size(), source=Memory.DEVICE, destination=Memory.HOST),
-    )
+CAT_TENSORS_OF_4 = 64
+"""Of four dimensions."""
 
 
 def _cat(call: AtenCall) -> Iterator[Kernel]:
-    """CatArrayBatchedCopy takes so many tensors a launch."""
+    """One kernel for a batch of tensors; tensors of unlike types are cast one by one."""
+    out = call.outputs[0]
     parts = [tensor for tensor in call.inputs if tensor.numel()]
-    for first in range(0, len(parts), _CAT_BATCH):
-        batch = parts[first : first + _CAT_BATCH]
+    if len({tensor.dtype for tensor in [*parts, out]}) > 1:
+        for tensor in parts:
+            yield copied(tensor, out[tuple(slice(0, size) for size in tensor.shape)])
+        return
+    most = CAT_TENSORS if out.dim() < 4 else CAT_TENSORS_OF_4
+    for first in range(0, len(parts), most):
+        batch = parts[first : first + most]
         nbytes = sum(map(touched_nbytes, batch))
         numel = sum(tensor.numel() for tensor in batch)
-        access = access_of(batch) if len({tensor.shape for tensor in batch}) == 1 else Access.CONTIGUOUS
-        op = Elementwise(name="cat", read_nbytes=nbytes, written_nbytes=nbytes, numel=numel, access=access)
-        yield call.kernel(op, name="cat")
+        dense = all(tensor.is_contiguous() for tensor in batch)
+        op = Elementwise(
+            name="cat",
+            read_nbytes=nbytes,
+            written_nbytes=numel * out.element_size(),
+            numel=numel,
+            access=Access.CONTIGUOUS if dense and _aligned(batch) else Access.STRIDED,
+        )
+        yield call.kernel(op)
 
 
-_CAT_BATCH = 128
-"""CAT_ARRAY_BATCH_SIZE in PyTorch's aten/src/ATen/native/cuda/Shape.cu."""
+def _aligned(batch: list[torch.Tensor]) -> bool:
+    """The vectorized kernel joins whole lines of 16 bytes."""
+    return all(tensor.numel() * dtype_of(tensor).nbytes % 16 == 0 for tensor in batch)
 
-RULES: dict[str, Any] = {
-    **dict.fromkeys(("_to_copy", "copy", "copy_"), _copy),
-    "clone": _clone,
-    "contiguous": _clone,
-    **dict.fromkeys(
-        ("fill", "zero", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones",
-         "new_full", "scalar_tensor"),
-        _fill,
-    ),
-    **dict.fromkeys(
-        ("rand", "randn", "rand_like", "randn_like", "uniform", "normal", "normal_functional", "bernoulli",
-         "random", "randint", "randint_like", "exponential", "geometric", "cauchy", "log_normal", "randperm"),
-        _random,
-    ),
-    **dict.fromkeys(("arange", "linspace", "eye", "tril", "triu", "tril_indices", "triu_indices"), _index_like),
-    "_local_scalar_dense": _read_scalar,
+
+_FILLS = (
+    "fill_", "zero_", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros",
+    "new_ones",
+    "new_full", "scalar_tensor", "zero",
+)  # fmt: skip
+
+_MADE = (
+    "rand", "randn", "rand_like", "randn_like", "uniform_", "normal_", "normal_functional", "bernoulli_",
+    "bernoulli", "random_", "randint", "randint_like", "exponential_", "geometric_", "cauchy_", "log_normal_",
+    "randperm", "arange", "linspace", "logspace", "eye", "tril", "triu", "tril_", "triu_", "tril_indices",
+    "triu_indices", "normal", "poisson",
+)  # fmt: skip
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(("_to_copy", "copy", "copy_", "clone"), _copy),
+    **dict.fromkeys(_FILLS, _fill),
+    **dict.fromkeys(_MADE, _made),
     "cat": _cat,
-    "stack": _cat,
-}  # fmt: skip
-
+}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 
-from conccl.core.kinds import Layout, Pass
-from conccl.core.ops import Attention, Elementwise, Gemm
-from conccl.workloads.capture.kernels.call import AtenCall
-from conccl.workloads.capture.tensors import dtype_of, touched_nbytes
+from conccl.core.kinds import AttentionBackend, DType, Layout, Pass
+from conccl.core.ops import Attention, Gemm, Reduction
+from conccl.workloads.capture.kernels.call import AtenCall, Rule
+from conccl.workloads.capture.kernels.copies import cleared, copied
+from conccl.workloads.capture.kernels.libraries import attention_launches, counts_tiles, gemm_launches
+from conccl.workloads.capture.tensors import dtype_of
 from conccl.workloads.captured import Kernel
 
 
@@ -31,25 +32,38 @@ def gemm(call: AtenCall, a: torch.Tensor, b: torch.Tensor, /) -> Iterator[Kernel
     if 0 in (*a.shape, *b.shape):
         return
     for operand in (a, b):
-        if not _readable(operand):
-            yield call.elementwise(name="copy", reads=[operand], writes=[operand])
-    m, k, n = int(a.shape[-2]), int(a.shape[-1]), int(b.shape[-1])
-    batch = int(a.shape[0]) if a.dim() == 3 else 1
+        if not _is_readable(operand):
+            yield copied(operand, torch.empty(operand.shape, dtype=operand.dtype, device="meta"))
     op = Gemm(
-        m=m,
-        n=n,
-        k=k,
-        batch=batch,
-        dtype=dtype_of(a),
+        m=int(a.shape[-2]),
+        n=int(b.shape[-1]),
+        k=int(a.shape[-1]),
+        batch=int(a.shape[0]) if a.dim() == 3 else 1,
+        dtype=_multiplied(a),
         out_dtype=dtype_of(call.outputs[0]),
         layout=_layout(a, b),
     )
-    yield Kernel(name=f"{call.name} {'' if batch == 1 else f'{batch}x'}[{m}, {n}, {k}]", op=op)
+    if counts_tiles(op):
+        yield cleared(4, name=call.name)
+    yield call.kernel(op, launches=gemm_launches(op, call.device))
 
 
-def _readable(operand: torch.Tensor) -> bool:
-    """cuBLAS wants one of the last two dimensions contiguous."""
-    return operand.stride(-1) == 1 or operand.stride(-2) == 1 or min(operand.shape[-2:]) == 1
+def _multiplied(tensor: torch.Tensor) -> DType:
+    """The type in which products are made: tf32 where the program allows it."""
+    dtype = dtype_of(tensor)
+    allowed = torch.backends.cuda.matmul.allow_tf32
+    return DType.TF32 if dtype is DType.FP32 and allowed else dtype
+
+
+def _is_readable(operand: torch.Tensor) -> bool:
+    """One of the last two dimensions must be contiguous, and rows must not overlap (cuBLAS)."""
+    rows, columns = operand.shape[-2:]
+    down, across = operand.stride()[-2:]
+    return (
+        (across == 1 and down >= max(1, columns))
+        or (down == 1 and across >= max(1, rows))
+        or 1 in (rows, columns)
+    )
 
 
 def _mm(call: AtenCall) -> Iterator[Kernel]:
@@ -57,25 +71,33 @@ def _mm(call: AtenCall) -> Iterator[Kernel]:
 
 
 def _addmm(call: AtenCall) -> Iterator[Kernel]:
-    """A bias vector goes into the epilogue (cublasLt); a full addend is copied into the output first."""
+    """A bias vector goes into the epilogue (cublasLt); any other addend is copied into the output first."""
     addend, a, b = call.args[:3]
-    if addend.dim() > 1 and addend is not call.out:
-        yield call.elementwise(name="copy", reads=[addend])
+    fits = addend.dim() == 1 and addend.is_contiguous() and addend.shape[0] == b.shape[-1]
+    epilogue = fits and a.dim() == 2 and min(b.shape) > 1
+    if not epilogue and addend is not call.out:
+        out = call.outputs[0]
+        yield copied(addend.expand(out.shape), out)
     yield from gemm(call, a, b)
 
 
 def _matrix_vector(call: AtenCall) -> Iterator[Kernel]:
-    tensors = [tensor for tensor in call.inputs if tensor.dim() == 2]
-    vectors = [tensor for tensor in call.inputs if tensor.dim() == 1]
-    yield from gemm(call, tensors[0], vectors[-1].unsqueeze(-1))
+    matrix = next(tensor for tensor in call.inputs if tensor.dim() == 2)
+    vector = [tensor for tensor in call.inputs if tensor.dim() == 1][-1]
+    yield from gemm(call, matrix, vector.unsqueeze(-1))
 
 
 def _dot(call: AtenCall) -> Iterator[Kernel]:
-    a, b = call.inputs[:2]
-    yield from gemm(call, a.unsqueeze(0), b.unsqueeze(-1))
+    """The parts of all CTAs, then their sum (cuBLAS)."""
+    one = call.inputs[0]
+    yield call.kernel(Reduction(outer=1, reduced=max(1, 2 * one.numel()), dtype=dtype_of(one)), launches=2)
 
 
-def _attention(*, query: int, direction: Pass) -> Callable[[AtenCall], Iterator[Kernel]]:
+def _outer(call: AtenCall) -> Iterator[Kernel]:
+    yield call.elementwise()
+
+
+def _attention(*, query: int, direction: Pass, backend: AttentionBackend) -> Rule:
     def rule(call: AtenCall) -> Iterator[Kernel]:
         q, k = call.args[query], call.args[query + 1]
         op = Attention(
@@ -88,47 +110,36 @@ def _attention(*, query: int, direction: Pass) -> Callable[[AtenCall], Iterator[
             causal=bool(call.argument("is_causal")),
             direction=direction,
             dtype=dtype_of(q),
+            backend=backend,
         )
-        yield Kernel(name=call.name.removeprefix("_scaled_dot_product_"), op=op)
-        if direction is Pass.BACKWARD:
-            yield from _around_backward(call, q)
+        launches = attention_launches(op, dropout=float(call.argument("dropout_p")) > 0)
+        yield call.kernel(op, launches=launches)
 
     return rule
 
 
-def _around_backward(call: AtenCall, q: torch.Tensor) -> Iterator[Kernel]:
-    """The kernel before (rows of dO x O) and the one after (dQ from its fp32 sum) the main kernel."""
-    rows = q.numel() // int(q.shape[-1])
-    nbytes = touched_nbytes(q)
-    yield call.kernel(
-        Elementwise(name="dot_do_o", read_nbytes=2 * nbytes, written_nbytes=4 * rows, numel=rows),
-        name="dot_do_o",
-    )
-    if q.element_size() < 4:
-        op = Elementwise(name="convert_dq", read_nbytes=4 * q.numel(), written_nbytes=nbytes, numel=q.numel())
-        yield call.kernel(op, name="convert_dq")
+_ADDMM = ("addmm", "addmm_", "baddbmm", "baddbmm_", "addbmm", "addbmm_", "_addmm_activation")
 
+_BACKENDS = {
+    "cudnn": AttentionBackend.DEFAULT,
+    "flash": AttentionBackend.FLASH,
+    "efficient": AttentionBackend.EFFICIENT,
+}
 
-def _scaled_mm(call: AtenCall) -> Iterator[Kernel]:
-    yield from gemm(call, call.args[0], call.args[1])
-
-
-RULES: dict[str, Any] = {
-    "mm": _mm,
-    "bmm": _mm,
-    "addmm": _addmm,
-    "baddbmm": _addmm,
-    "addbmm": _addmm,
-    "_addmm_activation": _addmm,
-    "mv": _matrix_vector,
-    "addmv": _matrix_vector,
-    "dot": _dot,
-    "vdot": _dot,
-    "_scaled_mm": _scaled_mm,
-    "_scaled_dot_product_cudnn_attention": _attention(query=0, direction=Pass.FORWARD),
-    "_scaled_dot_product_cudnn_attention_backward": _attention(query=1, direction=Pass.BACKWARD),
-    "_scaled_dot_product_flash_attention": _attention(query=0, direction=Pass.FORWARD),
-    "_scaled_dot_product_flash_attention_backward": _attention(query=1, direction=Pass.BACKWARD),
-    "_scaled_dot_product_efficient_attention": _attention(query=0, direction=Pass.FORWARD),
-    "_scaled_dot_product_efficient_attention_backward": _attention(query=1, direction=Pass.BACKWARD),
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(("mm", "bmm", "_scaled_mm"), _mm),
+    **dict.fromkeys(_ADDMM, _addmm),
+    **dict.fromkeys(("mv", "addmv", "addmv_"), _matrix_vector),
+    **dict.fromkeys(("dot", "vdot"), _dot),
+    **dict.fromkeys(("addr", "addr_", "ger"), _outer),
+    **{
+        f"_scaled_dot_product_{name}_attention": _attention(query=0, direction=Pass.FORWARD, backend=backend)
+        for name, backend in _BACKENDS.items()
+    },
+    **{
+        f"_scaled_dot_product_{name}_attention_backward": _attention(
+            query=1, direction=Pass.BACKWARD, backend=backend
+        )
+        for name, backend in _BACKENDS.items()
+    },
 }

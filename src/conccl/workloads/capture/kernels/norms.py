@@ -1,146 +1,145 @@
-"""Norms and softmax, forward and backward."""
+"""Norms, softmax and dropout, forward and backward."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import prod
-from typing import Any
 
 import torch
 
 from conccl.core.kinds import Pass, RowwiseKind
-from conccl.core.ops import Elementwise, Reduction, Rowwise
-from conccl.workloads.capture.kernels.call import AtenCall
+from conccl.core.ops import Rowwise
+from conccl.workloads.capture.kernels.call import AtenCall, Rule
+from conccl.workloads.capture.kernels.copies import copied
 from conccl.workloads.capture.tensors import dtype_of
 from conccl.workloads.captured import Kernel
 
+SOFTMAX = (RowwiseKind.SOFTMAX, RowwiseKind.LOG_SOFTMAX)
 
-def _rowwise(kind: RowwiseKind, tensor: torch.Tensor, cols: int, direction: Pass) -> Rowwise:
+
+def rowwise(
+    kind: RowwiseKind, tensor: torch.Tensor, cols: int, direction: Pass, /, *, interleaved: bool = False
+) -> Rowwise:
+    """The op over rows of so many elements."""
     cols = max(1, cols)
     rows = max(1, tensor.numel() // cols)
-    return Rowwise(kind=kind, rows=rows, cols=cols, direction=direction, dtype=dtype_of(tensor))
+    dtype = dtype_of(tensor)
+    return Rowwise(kind=kind, rows=rows, cols=cols, direction=direction, dtype=dtype, interleaved=interleaved)
 
 
-def _softmax(kind: RowwiseKind, direction: Pass) -> Callable[[AtenCall], Iterator[Kernel]]:
+def _softmax(kind: RowwiseKind, direction: Pass) -> Rule:
+    """Backward of softmax multiplies output and gradient first."""
+    launches = 2 if kind is RowwiseKind.SOFTMAX and direction is Pass.BACKWARD else 1
+
     def rule(call: AtenCall) -> Iterator[Kernel]:
         tensor = call.inputs[0]
         if tensor.numel():
-            yield call.kernel(_rowwise(kind, tensor, int(tensor.shape[call.argument("dim")]), direction))
+            cols = int(tensor.shape[call.argument("dim")]) if tensor.dim() else 1
+            yield call.kernel(rowwise(kind, tensor, cols, direction), launches=launches)
 
     return rule
 
 
-def _layer_norm(kind: RowwiseKind) -> Callable[[AtenCall], Iterator[Kernel]]:
+def _layer_norm(kind: RowwiseKind) -> Rule:
+    """Rows whose length is no multiple of four take a kernel for the moments and one for the rest."""
+
     def rule(call: AtenCall) -> Iterator[Kernel]:
-        cols = prod(call.argument("normalized_shape"))
-        yield call.kernel(_rowwise(kind, call.inputs[0], cols, Pass.FORWARD))
+        tensor, cols = call.inputs[0], prod(call.argument("normalized_shape"))
+        if tensor.numel():
+            yield call.kernel(rowwise(kind, tensor, cols, Pass.FORWARD), launches=2 if cols % 4 else 1)
 
     return rule
 
 
-def _layer_norm_backward(kind: RowwiseKind) -> Callable[[AtenCall], Iterator[Kernel]]:
+def _layer_norm_backward(kind: RowwiseKind) -> Rule:
     """One kernel for the input's gradient, one for those of weight and bias together."""
 
     def rule(call: AtenCall) -> Iterator[Kernel]:
-        cols = prod(call.argument("normalized_shape"))
-        grad = call.inputs[0]
-        wants = call.argument("output_mask")
-        if wants[0]:
-            yield call.kernel(_rowwise(kind, grad, cols, Pass.BACKWARD))
-        if any(wants[1:]):
-            rows = max(1, 2 * grad.numel() // max(1, cols))
-            yield call.kernel(
-                Reduction(outer=1, reduced=rows, inner=cols, dtype=dtype_of(grad)), name="gamma_beta_backward"
-            )
+        tensor, cols = call.inputs[0], prod(call.argument("normalized_shape"))
+        if tensor.numel():
+            wanted = list(call.argument("output_mask"))
+            launches = bool(wanted[0]) + any(wanted[1:])
+            yield call.kernel(rowwise(kind, tensor, cols, Pass.BACKWARD), launches=launches)
 
     return rule
 
 
 def _group_norm(call: AtenCall) -> Iterator[Kernel]:
     """Moments of each group, the two factors of each channel, and their application."""
-    tensor = call.inputs[0]
-    groups = int(call.argument("N")) * int(call.argument("group"))
-    cols = tensor.numel() // max(1, groups)
-    yield call.kernel(
-        Reduction(outer=groups, reduced=max(1, cols), dtype=dtype_of(tensor)), name="group_norm_moments"
-    )
-    channels = int(call.argument("N")) * int(call.argument("C"))
-    factors = Elementwise(
-        name="factors", read_nbytes=8 * channels, written_nbytes=8 * channels, numel=channels
-    )
-    yield call.kernel(factors, name="group_norm_factors")
-    yield call.elementwise(
-        name="group_norm_apply", reads=[tensor], writes=[call.outputs[0]], flops_per_element=2
-    )
+    yield from _of_groups(call, Pass.FORWARD, launches=3)
 
 
 def _group_norm_backward(call: AtenCall) -> Iterator[Kernel]:
-    grad, tensor = call.inputs[:2]
-    channels = int(call.argument("N")) * int(call.argument("C"))
-    per_channel = max(1, tensor.numel() // max(1, channels))
-    moments = Reduction(outer=channels, reduced=2 * per_channel, dtype=dtype_of(tensor))
-    yield call.kernel(moments, name="group_norm_internal_gradients")
-    small = Elementwise(
-        name="factors", read_nbytes=16 * channels, written_nbytes=16 * channels, numel=channels
-    )
-    yield call.kernel(small, name="group_norm_backward_factors")
-    yield call.kernel(small, name="group_norm_backward_factors")
-    if call.argument("output_mask")[0]:
-        yield call.elementwise(
-            name="group_norm_backward_apply", reads=[grad, tensor], writes=[grad], flops_per_element=3
-        )
-    if any(call.argument("output_mask")[1:]):
-        yield call.kernel(small, name="group_norm_gamma_beta_backward")
+    """Sums of each channel, factors, the input's gradient, and those of weight and bias."""
+    yield from _of_groups(call, Pass.BACKWARD, launches=5)
+
+
+def _of_groups(call: AtenCall, direction: Pass, *, launches: int) -> Iterator[Kernel]:
+    tensor = call.inputs[0]
+    groups = int(call.argument("N")) * int(call.argument("group"))
+    if tensor.numel():
+        op = rowwise(RowwiseKind.GROUP_NORM, tensor, tensor.numel() // max(1, groups), direction)
+        yield call.kernel(op, launches=launches)
 
 
 def _batch_norm(call: AtenCall) -> Iterator[Kernel]:
-    """cuDNN: one kernel. Native: statistics, running averages and the transform; only that in inference."""
+    """cuDNN: one kernel. Native: statistics, running averages and the transform; fewer in inference.
+
+    CTAs that share a channel of channels-last images count each other: their counters are cleared first.
+    """
     tensor = call.inputs[0]
-    channels = int(tensor.shape[1])
-    training = bool(call.argument("training"))
-    if call.name == "cudnn_batch_norm":
-        yield call.kernel(_rowwise(RowwiseKind.BATCH_NORM, tensor, tensor.numel() // channels, Pass.FORWARD))
+    if not tensor.numel():
         return
-    if training:
-        yield call.kernel(
-            _channel_reduction(tensor, channels, tensors=1), name="batch_norm_collect_statistics"
-        )
-        nbytes = 16 * channels
-        update = Elementwise(name="update_stats", read_nbytes=nbytes, written_nbytes=nbytes, numel=channels)
-        yield call.kernel(update, name="batch_norm_update_statistics")
-    yield call.elementwise(
-        name="batch_norm_transform", reads=[tensor], writes=[call.outputs[0]], flops_per_element=2
-    )
+    if call.name == "cudnn_batch_norm":
+        yield call.kernel(_over_images(tensor, Pass.FORWARD))
+    elif call.argument("training" if call.has_argument("training") else "train"):
+        op = _over_images(tensor, Pass.FORWARD)
+        yield call.kernel(op, launches=4 if op.interleaved else 3)
+    else:  # the inverse deviation of each channel, in fp32, and its application
+        variance = call.inputs[-1]
+        if variance.dtype != torch.float32:
+            yield copied(variance, torch.empty(variance.shape, device="meta"))
+        yield call.elementwise(kind="rsqrt", reads=[variance], writes=[variance])
+        yield call.elementwise(kind="batch_norm", reads=[tensor], writes=[call.outputs[0]])
 
 
 def _batch_norm_backward(call: AtenCall) -> Iterator[Kernel]:
-    tensor, grad = call.inputs[:2]
-    channels = int(tensor.shape[1])
-    if call.name == "cudnn_batch_norm_backward":
-        yield call.kernel(_rowwise(RowwiseKind.BATCH_NORM, tensor, tensor.numel() // channels, Pass.BACKWARD))
-        return
-    yield call.kernel(_channel_reduction(tensor, channels, tensors=2), name="batch_norm_backward_reduce")
-    yield call.elementwise(
-        name="batch_norm_backward_elementwise", reads=[tensor, grad], writes=[grad], flops_per_element=3
-    )
+    """cuDNN, or native over channels first: one kernel; over channels last counters, sums and gradients."""
+    tensor = call.inputs[0]
+    if tensor.numel():
+        native = call.name != "cudnn_batch_norm_backward"
+        op = _over_images(tensor, Pass.BACKWARD)
+        yield call.kernel(op, launches=3 if native and op.interleaved else 1)
 
 
-def _channel_reduction(tensor: torch.Tensor, channels: int, *, tensors: int) -> Reduction:
-    per_channel = max(1, tensors * tensor.numel() // max(1, channels))
-    last = tensor.dim() > 2 and tensor.stride(1) == 1
-    if last:
-        return Reduction(outer=1, reduced=per_channel, inner=channels, dtype=dtype_of(tensor))
-    return Reduction(outer=channels, reduced=per_channel, dtype=dtype_of(tensor))
+def _over_images(tensor: torch.Tensor, direction: Pass) -> Rowwise:
+    """Rows are channels; those of channels-last images lie interleaved."""
+    channels = max(1, int(tensor.shape[1]))
+    last = tensor.dim() == 2 or (tensor.stride(1) == 1 and channels > 1)
+    cols = tensor.numel() // channels
+    return rowwise(RowwiseKind.BATCH_NORM, tensor, cols, direction, interleaved=last)
 
 
 def _dropout(call: AtenCall) -> Iterator[Kernel]:
-    tensor = call.inputs[0]
-    yield call.elementwise(name="fused_dropout", reads=[tensor], writes=call.outputs, flops_per_element=8)
+    if call.inputs[0].numel():
+        yield call.elementwise(kind="dropout", reads=call.inputs[:1])
 
 
-RULES: dict[str, Any] = {
+def _dropout_backward(call: AtenCall) -> Iterator[Kernel]:
+    if call.inputs[0].numel():
+        yield call.elementwise(kind="dropout_backward")
+
+
+_BATCH_NORMS = (
+    "native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit",
+    "_native_batch_norm_legit_no_training",
+    "_batch_norm_with_update", "_batch_norm_no_update",
+)  # fmt: skip
+
+_BATCH_NORMS_BACKWARD = ("native_batch_norm_backward", "cudnn_batch_norm_backward", "batch_norm_backward")
+
+RULES: dict[str, Rule] = {
     "_softmax": _softmax(RowwiseKind.SOFTMAX, Pass.FORWARD),
-    "_safe_softmax": _softmax(RowwiseKind.SOFTMAX, Pass.FORWARD),
     "_softmax_backward_data": _softmax(RowwiseKind.SOFTMAX, Pass.BACKWARD),
     "_log_softmax": _softmax(RowwiseKind.LOG_SOFTMAX, Pass.FORWARD),
     "_log_softmax_backward_data": _softmax(RowwiseKind.LOG_SOFTMAX, Pass.BACKWARD),
@@ -150,10 +149,8 @@ RULES: dict[str, Any] = {
     "_fused_rms_norm_backward": _layer_norm_backward(RowwiseKind.RMS_NORM),
     "native_group_norm": _group_norm,
     "native_group_norm_backward": _group_norm_backward,
-    "native_batch_norm": _batch_norm,
-    "cudnn_batch_norm": _batch_norm,
-    "_native_batch_norm_legit": _batch_norm,
-    "native_batch_norm_backward": _batch_norm_backward,
-    "cudnn_batch_norm_backward": _batch_norm_backward,
+    **dict.fromkeys(_BATCH_NORMS, _batch_norm),
+    **dict.fromkeys(_BATCH_NORMS_BACKWARD, _batch_norm_backward),
     "native_dropout": _dropout,
+    "native_dropout_backward": _dropout_backward,
 }

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import torch
 
-from conccl.core.ops import Elementwise
-from conccl.workloads.capture.kernels.call import AtenCall
-from conccl.workloads.capture.tensors import is_on_device, touched_nbytes
+from conccl.core.ops import ForEach
+from conccl.workloads.capture.kernels.call import AtenCall, Rule
+from conccl.workloads.capture.kernels.copies import filled
+from conccl.workloads.capture.tensors import dtype_of, is_on_device
 from conccl.workloads.captured import Kernel
 
 CHUNK = 65536
-"""Elements of one block (kChunkSize in PyTorch's MultiTensorApply.cuh)."""
+"""Elements of one block (kChunkSize in aten/src/ATen/native/cuda/MultiTensorApply.cuh)."""
 
 BLOCKS = 320
 """Blocks of one launch (depth_to_max_blocks there)."""
@@ -21,90 +21,118 @@ BLOCKS = 320
 TENSORS = {1: 110, 2: 64, 3: 48, 4: 36, 5: 30}
 """Tensors of one launch, by how many lists it goes through (depth_to_max_tensors there)."""
 
+TENSORS_WITH_STEPS = {1: 72, 2: 60, 3: 48, 4: 36, 5: 30}
+"""For fused optimizers, whose arguments hold each tensor's step (depth_to_max_tensors_scalarlist)."""
+
 
 def _lists(call: AtenCall) -> list[list[torch.Tensor]]:
     """The tensor lists among the arguments that the kernel goes through side by side."""
-    found = []
-    for value in (*call.args, *call.kwargs.values()):
-        if isinstance(value, (list, tuple)) and value and all(is_on_device(item) for item in value):
-            found.append(list(value))
-    return found
+    return [
+        list(value)
+        for value in (*call.args, *call.kwargs.values())
+        if isinstance(value, (list, tuple)) and value and all(is_on_device(item) for item in value)
+    ]
 
 
 def foreach(call: AtenCall, /) -> Iterator[Kernel]:
-    """An op over lists of tensors: as many launches as tensors and blocks fill."""
+    """An op over lists of tensors: one kernel over many, or one a tensor where the fast path is closed."""
     lists = _lists(call)
     if not lists:
         return
-    outputs = [tensor for tensor in call.outputs if tensor.numel()]
-    new = outputs if not call.name.endswith("_") else lists[0]
-    depth = min(5, len(lists) + (0 if call.name.endswith("_") else 1))
-    numels = [tensor.numel() for tensor in lists[0]]
-    for first, last, share in launches(numels, depth=depth):
-        reads = [tensor for tensors in lists for tensor in tensors[first:last]]
-        writes = new[first:last]
-        nbytes = [round(share * sum(map(touched_nbytes, tensors))) for tensors in (reads, writes)]
-        numel = round(share * sum(numels[first:last]))
-        op = Elementwise(
-            name=call.name, read_nbytes=nbytes[0], written_nbytes=nbytes[1], flops=2 * numel, numel=numel
+    in_place = call.name.endswith("_")
+    if not _is_fast(lists):
+        for index in range(len(lists[0])):
+            tensors = [tensors[index] for tensors in lists]
+            yield call.elementwise(reads=tensors, writes=tensors[:1])
+        return
+    if call.name in ("_foreach_norm", "_foreach_max"):
+        yield from _norms(call, lists[0])
+        return
+    copies = call.name.startswith("_foreach_copy")
+    reads = len(lists) - (1 if copies else 0)
+    if call.name.startswith("_foreach_zero"):
+        reads = 0
+    yield _many(call, lists, reads=reads, writes=1, depth=len(lists) + (0 if in_place else 1))
+
+
+def _is_fast(lists: Sequence[Sequence[torch.Tensor]]) -> bool:
+    """All dense, of equal shapes and types across lists (can_use_fast_route)."""
+    first = lists[0]
+    return all(
+        len(tensors) == len(first)
+        and all(
+            one.shape == other.shape and one.stride() == other.stride()
+            for one, other in zip(tensors, first, strict=True)
         )
-        yield call.kernel(op)
+        for tensors in lists[1:]
+    )
 
 
-def launches(numels: list[int], /, *, depth: int) -> Iterator[tuple[int, int, float]]:
-    """(first tensor, last tensor + 1, share of their elements) of each launch over tensors of these sizes."""
-    first, blocks, done_before = 0, 0, 0
-    for index, numel in enumerate(numels):
-        chunks = max(1, -(-numel // CHUNK))
-        for chunk in range(chunks):
+def _norms(call: AtenCall, tensors: list[torch.Tensor]) -> Iterator[Kernel]:
+    """Parts of each chunk into a cleared buffer, then one kernel that joins them."""
+    yield filled(torch.empty(max(1, sum(_chunks(tensor.numel()) for tensor in tensors)), device="meta"))
+    kernel = _many(call, [tensors], reads=1, writes=0, depth=1)
+    yield Kernel(name=kernel.name, op=kernel.op, launches=kernel.launches + 1)
+
+
+def _many(
+    call: AtenCall,
+    lists: Sequence[Sequence[torch.Tensor]],
+    *,
+    reads: int,
+    writes: int,
+    depth: int,
+    most: dict[int, int] | None = None,
+) -> Kernel:
+    numels = [tensor.numel() for tensor in lists[0]]
+    op = ForEach(
+        name=call.name.removeprefix("_").removesuffix("_"),
+        numel=sum(numels),
+        tensors=len(numels),
+        reads=reads,
+        writes=writes,
+        dtype=dtype_of(lists[0][0]),
+    )
+    return call.kernel(op, launches=launches(numels, tensors=(most or TENSORS)[min(5, depth)]))
+
+
+def _chunks(numel: int) -> int:
+    return -(-numel // CHUNK)
+
+
+def launches(numels: Sequence[int], /, *, tensors: int) -> int:
+    """Kernels that so many tensors of these sizes take, each having room for ``tensors`` and `BLOCKS`."""
+    count, held, blocks = 0, 0, 0
+    for numel in numels:
+        if not numel:
+            continue
+        held += 1
+        for chunk in range(_chunks(numel)):
             blocks += 1
-            full = blocks == BLOCKS or (index - first + 1 == TENSORS[depth] and chunk == chunks - 1)
-            if full or (index == len(numels) - 1 and chunk == chunks - 1):
-                done = sum(numels[first:index]) + min(numel, (chunk + 1) * CHUNK)
-                whole = sum(numels[first : index + 1])
-                yield first, index + 1, (done - done_before) / whole if whole else 0.0
-                more = chunk < chunks - 1
-                first = index if more else index + 1
-                done_before = min(numel, (chunk + 1) * CHUNK) if more else 0
-                blocks = 0
+            last = chunk == _chunks(numel) - 1
+            if (held == tensors and last) or blocks == BLOCKS:
+                count += 1
+                held, blocks = (0, 0) if last else (1, 0)
+    return count + (blocks > 0)
 
 
 def _fused(call: AtenCall) -> Iterator[Kernel]:
-    """Fused optimizers go through parameters, gradients and states in one pass, read and written."""
-    lists = [tensors for tensors in _lists(call) if any(tensor.numel() > 1 for tensor in tensors)] or _lists(
-        call
+    """Fused optimizers go through parameters, gradients and states in one pass; steps are added before."""
+    lists = [tensors for tensors in _lists(call) if any(tensor.numel() > 1 for tensor in tensors)]
+    lists = lists or _lists(call)[:1]
+    yield _many(
+        call,
+        lists,
+        reads=len(lists),
+        writes=max(1, len(lists) - 1),
+        depth=len(lists),
+        most=TENSORS_WITH_STEPS,
     )
-    numels = [tensor.numel() for tensor in lists[0]]
-    for first, last, share in launches(numels, depth=min(5, len(lists))):
-        reads = sum(touched_nbytes(tensor) for tensors in lists for tensor in tensors[first:last])
-        gradient = sum(map(touched_nbytes, lists[1][first:last])) if len(lists) > 1 else 0
-        numel = round(share * sum(numels[first:last]))
-        op = Elementwise(
-            name=call.name,
-            read_nbytes=round(share * reads),
-            written_nbytes=round(share * (reads - gradient)),
-            flops=16 * numel,
-            numel=numel,
-        )
-        yield call.kernel(op)
 
 
-def _unscale(call: AtenCall) -> Iterator[Kernel]:
-    yield from foreach(call)
+_FUSED = ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_")
 
-
-RULES: dict[str, Any] = {
-    **dict.fromkeys(
-        (
-            "_fused_adam_",
-            "_fused_adamw_",
-            "_fused_sgd_",
-            "_fused_adagrad_",
-            "_fused_adam",
-            "_fused_adamw",
-            "_fused_sgd",
-        ),
-        _fused,
-    ),
-    "_amp_foreach_non_finite_check_and_unscale_": _unscale,
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(_FUSED, _fused),
+    "_amp_foreach_non_finite_check_and_unscale_": foreach,
 }

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import prod
-from typing import Any
 
 import torch
 
 from conccl.core.kinds import Pass
 from conccl.core.ops import Pooling
-from conccl.workloads.capture.kernels.call import AtenCall
+from conccl.workloads.capture.kernels.call import AtenCall, Rule
+from conccl.workloads.capture.kernels.copies import filled
 from conccl.workloads.capture.tensors import dtype_of
 from conccl.workloads.captured import Kernel
 
@@ -42,7 +42,7 @@ def _window(call: AtenCall, big: torch.Tensor, small: torch.Tensor, spatial: int
     return int(kernel[0]) ** spatial if len(kernel) == 1 else prod(kernel)
 
 
-def _forward(spatial: int) -> Callable[[AtenCall], Iterator[Kernel]]:
+def _forward(spatial: int) -> Rule:
     def rule(call: AtenCall) -> Iterator[Kernel]:
         big, small = call.inputs[0], call.outputs[0]
         window = _window(call, big, small, spatial)
@@ -51,21 +51,23 @@ def _forward(spatial: int) -> Callable[[AtenCall], Iterator[Kernel]]:
     return rule
 
 
-def _backward(spatial: int) -> Callable[[AtenCall], Iterator[Kernel]]:
+def _backward(spatial: int) -> Rule:
     def rule(call: AtenCall) -> Iterator[Kernel]:
         small, big = call.inputs[0], call.inputs[1]
         window = _window(call, big, small, spatial)
-        yield call.elementwise(name="fill", reads=[], writes=[big])
+        if "max" in call.name or "adaptive" in call.name:
+            yield filled(big)
         yield call.kernel(_pooling(big, small, window, Pass.BACKWARD, spatial=spatial))
 
     return rule
 
 
 def _resample(call: AtenCall) -> Iterator[Kernel]:
-    yield call.elementwise(flops_per_element=8)
+    if call.outputs[0].numel():
+        yield call.elementwise()
 
 
-RULES: dict[str, Any] = {
+RULES: dict[str, Rule] = {
     **{f"max_pool{n}d_with_indices": _forward(n) for n in (2, 3)},
     **{f"max_pool{n}d_with_indices_backward": _backward(n) for n in (2, 3)},
     **{f"avg_pool{n}d": _forward(n) for n in (2, 3)},
@@ -79,7 +81,8 @@ RULES: dict[str, Any] = {
             f"{mode}{suffix}"
             for mode in (
                 "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_bilinear2d",
-                "upsample_bicubic2d", "upsample_linear1d", "upsample_trilinear3d", "_upsample_nearest_exact2d",
+                "upsample_bicubic2d", "upsample_linear1d", "upsample_trilinear3d",
+                "_upsample_nearest_exact2d",
                 "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "grid_sampler_2d", "reflection_pad2d",
                 "replication_pad2d", "pixel_shuffle", "im2col", "col2im",
             )

@@ -1,12 +1,12 @@
-"""From an aten op to its kernels: families by name, elementwise ops by PyTorch's own tag, the rest bounded."""
+"""From an aten op to its kernels: families by name, elementwise ops by PyTorch's tag, the rest bounded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
+from conccl.core.kinds import Access
 from conccl.core.ops import Elementwise
 from conccl.workloads.capture.kernels import (
     convolutions,
@@ -20,12 +20,10 @@ from conccl.workloads.capture.kernels import (
     reductions,
     sequences,
 )
-from conccl.workloads.capture.kernels.call import AtenCall
+from conccl.workloads.capture.kernels.call import AtenCall, Rule
 from conccl.workloads.capture.program import HostWait, Program
-from conccl.workloads.capture.tensors import touched_nbytes
+from conccl.workloads.capture.tensors import access_of, touched_nbytes
 from conccl.workloads.captured import Kernel, Modelled
-
-Rule = Callable[[AtenCall], Iterable[Kernel]]
 
 _RULES: dict[str, Rule] = {
     **copies.RULES,
@@ -43,8 +41,10 @@ _RULES: dict[str, Rule] = {
 
 _NOTHING = frozenset(
     {
-        "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view", "_reshape_alias",
-        "lift", "lift_fresh", "resize_", "set_", "record_stream", "is_pinned", "_has_compatible_shallow_copy_type",
+        "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view",
+        "_reshape_alias",
+        "lift", "lift_fresh", "resize_", "set_", "record_stream", "is_pinned",
+        "_has_compatible_shallow_copy_type",
         "_pin_memory", "sym_size", "sym_stride", "is_same_size", "_cudnn_init_dropout_state", "alias_copy",
         "_nested_tensor_size", "_backward", "_version",
     }
@@ -74,10 +74,22 @@ def launch(call: AtenCall, program: Program, /) -> None:
         program.launch(name)
     elif name.startswith("_foreach_"):
         program.launch(name, optimizers.foreach(call))
+    elif not any(tensor.numel() for tensor in (*call.inputs, *call.outputs)):
+        program.launch(name)
     elif torch.Tag.pointwise in call.func.tags or name.removesuffix("_") in _POINTWISE:
-        program.launch(name, [call.elementwise()])
+        program.launch(name, [_pointwise(call)])
     else:
         program.launch(name, [_bound(call)])
+
+
+def _pointwise(call: AtenCall) -> Kernel:
+    """One kernel; the few that the cost models tell apart by more than their name are named so."""
+    name = call.name.removesuffix("_")
+    if name in ("gelu", "gelu_backward") and call.argument("approximate") == "tanh":
+        return call.elementwise(kind=name.replace("gelu", "gelu_tanh"))
+    if name in ("where", "masked_fill") and access_of([*call.inputs, *call.outputs]) is Access.CONTIGUOUS:
+        return call.elementwise(access=Access.CASTING)
+    return call.elementwise()
 
 
 WAITING = frozenset(
