@@ -152,6 +152,7 @@ STREAMS: dict[str, dict[str, Constant]] = {
         "topk_short": {"start": 8000.0, "step": 1500.0, "instructions": 300.0},
         "topk_long": {"start": 40_000.0, "instructions": 200.0},
         "scan": {"start": 2000.0, "cta": 1000.0, "step": 1400.0},
+        "scan_columns": {"start": 1500.0, "step": 173.0},
         "scan_whole": {"start": 3000.0, "instructions": 100.0},
         "multi_tensor_fused": {"start": 1500.0, "step": 1300.0, "instructions": 130.0},
         "multi_tensor": {"start": 1100.0, "step": 550.0, "instructions": 30.0},

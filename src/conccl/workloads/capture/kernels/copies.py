@@ -22,13 +22,15 @@ def copied(source: torch.Tensor, target: torch.Tensor, /) -> Kernel:
     if same and source.stride() == target.stride() and target.is_contiguous():
         return Kernel(name="copy_", op=Copy(nbytes=touched_nbytes(source)))
     access = access_of([source, target])
-    dense = access in (Access.CONTIGUOUS, Access.CASTING)
+    narrowing = source.dtype == torch.float32 and target.dtype in (torch.bfloat16, torch.float16)
+    if access is Access.CASTING and narrowing:
+        access = Access.CONTIGUOUS  # kernels of their own: eight elements a thread (CopyKernel.cu)
     op = Elementwise(
-        name="cast" if dense else "copy",
+        name="copy" if source.dtype == target.dtype and access is not Access.CONTIGUOUS else "cast",
         read_nbytes=touched_nbytes(source),
         written_nbytes=touched_nbytes(target),
         numel=target.numel(),
-        access=Access.CASTING if dense else access,
+        access=access,
     )
     return Kernel(name="copy_", op=op)
 

@@ -98,7 +98,7 @@ WAITING = frozenset(
 """Ops whose output is as large as their data say: the host waits for the size."""
 
 _POINTWISE = frozenset(
-    {"gelu_backward", "silu_backward", "native_dropout_backward", "threshold_backward", "lerp"}
+    {"gelu_backward", "silu_backward", "threshold_backward", "lerp", "where", "masked_fill"}
 )
 
 
