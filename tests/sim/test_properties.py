@@ -21,6 +21,7 @@ works = st.builds(
     least_ns=st.floats(0, 5_000),
     sm_ns=st.floats(10, 5_000),
     hbm_read_nbytes=st.floats(0, 50_000),
+    hbm_share=st.floats(0.5, 1.0),
     l2_nbytes=st.floats(0, 100_000),
 )
 

@@ -352,13 +352,15 @@ CONSTANTS |= _constants(
     link_cycle_nbytes=(15.8, 0.1, 1e3, "bytes that one CTA moves over a link in a clock"),
     host_share=(0.94, 0.05, 1.0, "of what copy engines reach over the host link, what SMs reach"),
     latency_ns=(2000.0, 0.0, 1e6, "from a copy kernel's start to its first bytes, and at its end"),
-    ctas_of_sm=(1.25, 1.0, 64.0, "CTAs at full pace that an SM has loads and stores for"),
+    ctas_of_sm=(1.25, 1.0, 64.0, "CTAs copying at full pace that an SM has loads and stores for"),
+    hbm_share=(0.865, 0.05, 1.0, "of the HBM bandwidth that the best kernels reach, what copies do"),
 )
 
 CONSTANTS |= _constants(
     "contention",
     sm_cycle_nbytes=(33.4, 0.1, 1e4, "bytes that an SM has in flight for each clock of a memory latency"),
     register_share=(0.68, 0.01, 10.0, "of that, what kernels have that load into registers"),
+    latency=(0.35, 0.0, 10.0, "longer latency of memory where others use all of L2's bandwidth"),
     blocking=(0.32, 0.0, 10.0, "slowdown of SMs for each time that others' requests exceed a link"),
 )
 

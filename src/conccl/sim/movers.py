@@ -34,6 +34,14 @@ class Traffic:
         return self.hbm_read + self.hbm_write
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mover:
+    """A kernel that moves bytes, and the time of a CTA's share at its own pace."""
+
+    kernel: KernelCost
+    pace_ns: float
+
+
 def mover(
     name: str,
     /,
@@ -46,7 +54,7 @@ def mover(
     latency_ns: float,
     least_ns: float = 0.0,
     ctas_per_sm: int | None = None,
-) -> KernelCost:
+) -> Mover:
     """A kernel whose CTAs move equal shares of the bytes, at ``cta_bandwidth`` (bytes/s) each or slower.
 
     ``least_ns`` is a time that the bytes take however many CTAs move them.
@@ -56,14 +64,15 @@ def mover(
     work = CtaWork(
         latency_ns=latency_ns,
         least_ns=max(own_ns, least_ns),
-        sm_ns=own_ns / constant(device, "mover.ctas_of_sm"),
+        sm_ns=share * 1e9 / copy_cta_bandwidth(device) / constant(device, "mover.ctas_of_sm"),
         hbm_read_nbytes=share * traffic.hbm_read,
         hbm_write_nbytes=share * traffic.hbm_write,
+        hbm_share=constant(device, "mover.hbm_share"),
         l2_nbytes=share * traffic.hbm,
         link_nbytes=share * traffic.link,
     )
     footprint = _footprint(device, ctas_per_sm)
-    return KernelCost(
+    kernel = KernelCost(
         name=name,
         groups=(CtaGroup(count=ctas, work=work),),
         footprint=footprint,
@@ -72,6 +81,7 @@ def mover(
         isolated_ns=max(1, round(latency_ns + work.least_ns)),
         uncertainty=constant(device, "collective.unmeasured_uncertainty"),
     )
+    return Mover(kernel=kernel, pace_ns=own_ns)
 
 
 def _footprint(device: Device, ctas_per_sm: int | None) -> Footprint:

@@ -59,10 +59,12 @@ class Launch:
         "cohorts",
         "ctas_per_sm",
         "finished",
+        "hbm",
         "hbm_factor",
         "kernel",
         "links",
         "order",
+        "pace_ns",
         "partition",
         "pending_since_ns",
         "pieces",
@@ -88,7 +90,7 @@ class Launch:
         weight: float = 1.0,
         parts: Sequence[float] = (1.0,),
         closed: Iterable[int] = (),
-        persistent: bool = False,
+        pace_ns: float | None = None,
     ) -> None:
         self.kernel = kernel
         self.watcher = watcher
@@ -102,6 +104,9 @@ class Launch:
         self.weight = weight
         self.closed = set(closed)
         """Parts that may not begin yet."""
+        self.pace_ns = pace_ns
+        """Of kernels that move bytes: the time of a CTA's share by itself."""
+        persistent = pace_ns is not None
         self.pieces = FINE_PIECES if persistent and len(parts) > 1 else 1
         """Steps in which a CTA's work is counted."""
         whole = kernel.ctas * self.pieces
@@ -117,6 +122,8 @@ class Launch:
         self.finished = 0
         """Pieces that have ended."""
         self.pending_since_ns = 0
+        self.hbm = Resource(name="the kernel's way to HBM", capacity=math.inf)
+        """What its accesses reach of HBM bandwidth, where that is not all."""
         self.hbm_factor = 1.0
         """HBM traffic over what it is alone: above 1 where others' traffic takes its share of L2."""
 
@@ -194,7 +201,17 @@ class SmClass:
 class Cohort:
     """CTAs of one kernel that ask for the same, on SMs of one class, at the same point."""
 
-    __slots__ = ("class_", "flow", "launch", "part", "per_sm", "reported", "unhindered_ns", "work")
+    __slots__ = (
+        "class_",
+        "flow",
+        "in_flight",
+        "launch",
+        "part",
+        "per_sm",
+        "reported",
+        "unhindered_ns",
+        "work",
+    )
 
     def __init__(self, *, launch: Launch, work: CtaWork, part: int, class_: SmClass, per_sm: int) -> None:
         self.launch = launch
@@ -206,6 +223,8 @@ class Cohort:
         """Pieces that the kernel's count has heard of."""
         self.unhindered_ns = 0.0
         """A body's time with nobody else there."""
+        self.in_flight = 0.0
+        """Bodies a nanosecond that its requests in flight are good for."""
         self.flow: Flow | None = None
         """None while it has not begun, and while it waits for a part to open."""
 
@@ -241,9 +260,8 @@ class Sms:
             False: in_flight * constant(device, "contention.register_share"),
         }
         """Bytes a nanosecond; True: of kernels that load into shared memory."""
-        self._ctas_of_sm = constant(device, "mover.ctas_of_sm")
         self._blocking = constant(device, "contention.blocking")
-        self._blocked = 1.0
+        self._longer_latency = constant(device, "contention.latency")
         self._alternates = device.cta_dispatch is CtaDispatch.ALTERNATING
         self._launches: dict[Launch, None] = {}
         self._leaving: dict[SmClass, list[Footprint]] = {}
@@ -358,7 +376,7 @@ class Sms:
             self._spread_what_lies_ahead()
         if self._start_cohorts() or freed:
             self._share_l2()
-            self._block_memory()
+            self._hinder()
         if freed:
             self._join_idle()
 
@@ -500,6 +518,7 @@ class Sms:
             launch=cohort.launch, work=cohort.work, part=cohort.part, class_=into, per_sm=cohort.per_sm
         )
         other.reported = cohort.reported
+        other.unhindered_ns, other.in_flight = cohort.unhindered_ns, cohort.in_flight
         into.cohorts[other] = None
         cohort.launch.cohorts[other] = None
         if cohort.flow is not None:
@@ -567,26 +586,42 @@ class Sms:
             cohort.flow.goal = self._waves_ahead(cohort)
         self._network.add(cohort.flow)
 
-    def _block_memory(self) -> None:
-        """Requests that a link is too slow for pile up in the ways that all SMs' requests take."""
+    def _hinder(self) -> None:
+        """Work out anew how fast cohorts may go at most beside the others."""
+        blocked = 1.0 / (1.0 + self._blocking * max(0.0, self._oversubscribed() - 1.0))
+        for launch in self._launches:
+            slower = 1.0 + self._longer_latency * self._l2_load(besides=launch)
+            for cohort in launch.cohorts:
+                if cohort.flow is not None:
+                    spare = max(1.0, cohort.in_flight * cohort.unhindered_ns)
+                    cap = min(1.0, spare / slower) / cohort.unhindered_ns
+                    cap *= 1.0 if launch.links else blocked
+                    if abs(cap - cohort.flow.cap) > 1e-9 * cap:
+                        cohort.flow.cap = cap
+                        self._network.touch(cohort.flow)
+
+    def _oversubscribed(self) -> float:
+        """How many times what a link carries SMs ask of it: requests that pile up in the way of others'."""
         asked: dict[Resource, float] = {}
         for launch in self._launches:
-            if launch.links:
+            for link, use in launch.links:
                 pace = sum(
-                    cohort.ctas * cohort.work.link_nbytes / max(1.0, cohort.work.sm_ns * self._ctas_of_sm)
+                    cohort.ctas * cohort.work.link_nbytes / max(1.0, launch.pace_ns or 0.0)
                     for cohort in launch.cohorts
                 )
-                for link, use in launch.links:
-                    asked[link] = asked.get(link, 0.0) + pace * use
-        over = max((pace / link.capacity for link, pace in asked.items()), default=0.0) - 1.0
-        blocked = 1.0 / (1.0 + self._blocking * max(0.0, over))
-        if abs(blocked - self._blocked) > 1e-9:
-            self._blocked = blocked
-            for launch in self._launches:
-                for cohort in launch.cohorts:
-                    if cohort.flow is not None and not launch.links:
-                        cohort.flow.cap = blocked / cohort.unhindered_ns
-                        self._network.touch(cohort.flow)
+                asked[link] = asked.get(link, 0.0) + pace * use
+        return max((pace / link.capacity for link, pace in asked.items()), default=0.0)
+
+    def _l2_load(self, *, besides: Launch) -> float:
+        """How much of L2's bandwidth the other kernels use where nothing hinders them."""
+        used = sum(
+            cohort.ctas * cohort.work.l2_nbytes / launch.pieces / cohort.unhindered_ns
+            for launch in self._launches
+            if launch is not besides
+            for cohort in launch.cohorts
+            if cohort.flow is not None
+        )
+        return min(1.0, used / self._l2.capacity)
 
     def _flow(self, cohort: Cohort) -> Flow:
         launch, work, speed = cohort.launch, cohort.work, self._speed
@@ -594,33 +629,40 @@ class Sms:
         ctas = cohort.ctas * share
         amounts = {
             cohort.class_.units: ctas * work.sm_ns / speed,
-            self._hbm: ctas * work.hbm_taken_nbytes * launch.hbm_factor,
+            self._hbm: ctas * work.hbm_nbytes * launch.hbm_factor,
             self._l2: ctas * work.l2_nbytes,
         }
+        if work.hbm_share < 1.0:  # what others may have of HBM even so
+            amounts[launch.hbm] = ctas * work.hbm_taken_nbytes
+            launch.hbm.capacity = self._hbm.capacity
         for resource, use in launch.links:
             amounts[resource] = amounts.get(resource, 0.0) + ctas * work.link_nbytes * use
         uses = [(resource, amount) for resource, amount in amounts.items() if amount > 0]
         own_ns = max(work.least_ns, work.sm_ns) * share / speed
         shared_ns = max((amount / resource.capacity for resource, amount in uses), default=0.0)
         cohort.unhindered_ns = max(own_ns, shared_ns, 1e-9)
+        cohort.in_flight = self._in_flight(cohort)
         return Flow(
             latency_ns=work.latency_ns * share / speed,
-            cap=(1.0 if launch.links else self._blocked) / cohort.unhindered_ns,
-            weight=launch.weight * self._in_flight(launch, work, unhindered_ns=cohort.unhindered_ns),
+            cap=1.0 / cohort.unhindered_ns,
+            weight=launch.weight * cohort.in_flight,
             uses=uses,
             goal=1,
             ended=lambda flow: self._reached_goal(cohort, flow),
         )
 
-    def _in_flight(self, launch: Launch, work: CtaWork, *, unhindered_ns: float) -> float:
+    def _in_flight(self, cohort: Cohort) -> float:
         """Bodies a nanosecond that a CTA's requests in flight are good for: its claim where memory is short.
 
-        Bytes in flight are bandwidth times latency (Little), and an SM can have so many, be they one CTA's or
-        shared by several.
+        Bytes in flight are bandwidth times latency (Little). An SM can have so many, be they one CTA's or
+        shared by several; kernels that move bytes have in flight what their own pace takes.
         """
-        nbytes = max(work.l2_nbytes, work.hbm_nbytes, work.link_nbytes) * launch.ctas_per_sm / launch.pieces
-        if nbytes <= 0:
-            return 1.0 / unhindered_ns
+        launch, work = cohort.launch, cohort.work
+        if launch.pace_ns is not None:
+            return launch.pieces / max(launch.pace_ns, 1e-9)
+        nbytes = max(work.l2_nbytes, work.hbm_nbytes) * launch.ctas_per_sm / launch.pieces
+        if nbytes < 1.0:
+            return 1.0 / cohort.unhindered_ns
         return self._sm_in_flight[launch.kernel.footprint.shared_memory_nbytes > 0] / nbytes
 
     def _persistent_goal(self, cohort: Cohort) -> int:

@@ -145,7 +145,7 @@ class TaskRun:
             weight=self._weight,
             parts=tuple(accumulate(self._shares)) if last else (1.0,),
             closed=self._closed if last else (),
-            persistent=stage.persistent,
+            pace_ns=stage.pace_ns,
         )
         self._place.sms.launch(self._launch)
 

@@ -42,8 +42,9 @@ class KernelStage:
     kernel: KernelCost
     way: Way = ()
     """What a byte of its link traffic uses."""
-    persistent: bool = False
-    """Whether its CTAs stay to the end and work on all parts of the output, one part after the other."""
+    pace_ns: float | None = None
+    """Of kernels that move bytes: the time of a CTA's share by itself. Their CTAs stay to the end and work on
+    all parts of the output, one part after the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +139,7 @@ class Worker:
         host = Memory.HOST in (getattr(task.op, "source", None), getattr(task.op, "destination", None))
         ctas = self._ctas(task, default=COPY_CTAS if not local else self._device.sm_count)
         reach = copy_cta_bandwidth(self._device) if local else link_cta_bandwidth(self._device)
-        kernel = mover(
+        moving = mover(
             "copy",
             device=self._device,
             nbytes=nbytes,
@@ -151,7 +152,9 @@ class Worker:
             least_ns=nbytes / self._host_pace(task.op) if host else 0.0,
             ctas_per_sm=task.ctas_per_sm,
         )
-        return KernelStage(kernel=kernel, way=() if local else _together(*ways), persistent=True)
+        return KernelStage(
+            kernel=moving.kernel, way=() if local else _together(*ways), pace_ns=moving.pace_ns
+        )
 
     def _reducing(self, task: Task, op: Reduce) -> tuple[Stage, ...]:
         """Every source read where it lies, the result written."""
@@ -173,7 +176,7 @@ class Worker:
             return (CommandStage(nbytes=nbytes, ways=(way,), latency_ns=float(engines.launch_ns)),)
         remote = any(source.rank != home for source in op.sources)
         reach = link_cta_bandwidth(self._device) if remote else copy_cta_bandwidth(self._device)
-        kernel = mover(
+        moving = mover(
             "reduce",
             device=self._device,
             nbytes=nbytes,
@@ -183,7 +186,7 @@ class Worker:
             latency_ns=constant(self._device, "mover.latency_ns"),
             ctas_per_sm=task.ctas_per_sm,
         )
-        return (KernelStage(kernel=kernel, way=way, persistent=True),)
+        return (KernelStage(kernel=moving.kernel, way=way, pace_ns=moving.pace_ns),)
 
     def _collective(self, task: Task, op: Collective) -> tuple[Stage, ...]:
         """One opaque library kernel, or the library's copy-engine path."""
@@ -209,7 +212,7 @@ class Worker:
                 ),
             )
         moving_ns = max(1, cost.time_ns - latency_ns)
-        kernel = mover(
+        moving = mover(
             str(op.kind),
             device=self._device,
             nbytes=sent,
@@ -220,7 +223,7 @@ class Worker:
             least_ns=moving_ns,
             ctas_per_sm=task.ctas_per_sm,
         )
-        return (KernelStage(kernel=kernel, way=way, persistent=True),)
+        return (KernelStage(kernel=moving.kernel, way=way, pace_ns=moving.pace_ns),)
 
     def _host_pace(self, op: Op) -> float:
         """Bytes a nanosecond that SMs reach over the host link."""
