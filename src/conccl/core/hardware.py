@@ -30,9 +30,9 @@ class CtaDispatch(enum.StrEnum):
     """Which kernel's CTAs an SM gets that becomes free, where several of one priority have CTAs pending."""
 
     IN_ORDER = "in_order"
-    """The first kernel's until none is left: later ones start behind its last wave (NVIDIA)."""
+    """The first kernel's until none is left: later ones start behind its last wave."""
     ALTERNATING = "alternating"
-    """Each queue's in turn (AMD)."""
+    """Each queue's in turn."""
 
 
 class MemoryArbitration(enum.StrEnum):

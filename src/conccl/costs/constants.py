@@ -361,6 +361,7 @@ CONSTANTS |= _constants(
     sm_cycle_nbytes=(33.4, 0.1, 1e4, "bytes that an SM has in flight for each clock of a memory latency"),
     register_share=(0.68, 0.01, 10.0, "of that, what kernels have that load into registers"),
     latency=(0.35, 0.0, 10.0, "longer latency of memory where others use all of L2's bandwidth"),
+    full_house=(1.0, 0.5, 2.0, "HBM bandwidth where not every SM computes, over that where all do"),
     blocking=(0.32, 0.0, 10.0, "slowdown of SMs for each time that others' requests exceed a link"),
 )
 

@@ -261,6 +261,8 @@ class Sms:
         }
         """Bytes a nanosecond; True: of kernels that load into shared memory."""
         self._blocking = constant(device, "contention.blocking")
+        self._hbm_alone = hbm.capacity
+        self._full_house = constant(device, "contention.full_house")
         self._longer_latency = constant(device, "contention.latency")
         self._alternates = device.cta_dispatch is CtaDispatch.ALTERNATING
         self._launches: dict[Launch, None] = {}
@@ -588,6 +590,9 @@ class Sms:
 
     def _hinder(self) -> None:
         """Work out anew how fast cohorts may go at most beside the others."""
+        self._network.change_capacity(
+            self._hbm, self._hbm_alone * (1.0 if self._is_full() else self._full_house)
+        )
         blocked = 1.0 / (1.0 + self._blocking * max(0.0, self._oversubscribed() - 1.0))
         for launch in self._launches:
             slower = 1.0 + self._longer_latency * self._l2_load(besides=launch)
@@ -599,6 +604,12 @@ class Sms:
                     if abs(cap - cohort.flow.cap) > 1e-9 * cap:
                         cohort.flow.cap = cap
                         self._network.touch(cohort.flow)
+
+    def _is_full(self) -> bool:
+        """Whether every SM computes: then caches thrash more, on some devices (`contention.full_house`)."""
+        return self._full_house == 1.0 or all(
+            any(cohort.launch.pace_ns is None for cohort in class_.cohorts) for class_ in self._classes
+        )
 
     def _oversubscribed(self) -> float:
         """How many times what a link carries SMs ask of it: requests that pile up in the way of others'."""

@@ -22,6 +22,9 @@ KernelsOf = Callable[[Op, Device], Sequence[KernelCost]]
 HOST_COPY_SMS = 8
 """CTAs, one an SM, with which a copy kernel fills a PCIe link."""
 
+TRIM_TOLERANCE = 1.01
+"""How much slower a trimmed op may be by its cost model; what trimming brings is in the caches."""
+
 PEER_COPY_SMS = 16
 """The same for copies within a GPU or to a peer: past the knee of bandwidth against SMs."""
 
@@ -75,6 +78,16 @@ def compute_ns_on(op: Compute, device: Device, /, *, sms: int, kernels_of: Kerne
         kernel.fixed_ns + executed_ns(kernel.groups, ctas_per_sm=kernel.ctas_per_sm, share=share)
         for kernel in kernels_of(op, device)
     )
+
+
+def is_worth_trimming(
+    op: Compute, device: Device, /, *, sms: int, kernels_of: KernelsOf = kernels_of
+) -> bool:
+    """Whether a memory-bound op can do without so many SMs: its waves must not become more for it."""
+    if not is_memory_bound(op, device):
+        return False
+    fewer_ns = compute_ns_on(op, device, sms=device.sm_count - sms, kernels_of=kernels_of)
+    return fewer_ns <= TRIM_TOLERANCE * compute_ns_on(op, device, sms=device.sm_count, kernels_of=kernels_of)
 
 
 def launch_order(pair: Pair, device: Device, /, *, kernels_of: KernelsOf = kernels_of) -> tuple[Op, Op]:

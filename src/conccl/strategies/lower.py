@@ -30,7 +30,7 @@ from conccl.strategies.choices import (
 from conccl.strategies.heuristics import (
     KernelsOf,
     communication_sms,
-    is_memory_bound,
+    is_worth_trimming,
     partition_sms,
 )
 from conccl.strategies.transfers import FIRST, Means, Transferring, transfer
@@ -78,7 +78,7 @@ def _check_partition(sms: int, device: Device) -> None:
 def lower(pair: Pair, strategy: Strategy, /, *, system: System, kernels_of: KernelsOf = kernels_of) -> Plan:
     """The plan that runs the pair by the strategy, on all ranks that its communication has."""
     strategy = resolved(strategy, pair=pair, device=system.device, kernels_of=kernels_of)
-    lowering = _Lowering(pair=pair, strategy=strategy, system=system)
+    lowering = _Lowering(pair=pair, strategy=strategy, system=system, kernels_of=kernels_of)
     match strategy.granularity:
         case Whole():
             return lowering.whole()
@@ -115,6 +115,7 @@ class _Lowering:
     pair: Pair
     strategy: Strategy
     system: System
+    kernels_of: KernelsOf
 
     @property
     def ranks(self) -> range:
@@ -218,7 +219,9 @@ class _Lowering:
         parts: tuple[Part, ...] = (),
     ) -> Task:
         device = self.system.device
-        trimmed = self.strategy.trimmed_sms if is_memory_bound(op, device) else 0
+        trimmed = self.strategy.trimmed_sms
+        if trimmed and not is_worth_trimming(op, device, sms=trimmed, kernels_of=self.kernels_of):
+            trimmed = 0
         return Task(
             id=id_,
             op=op,
