@@ -258,3 +258,16 @@ def test_much_json_without_events_is_not_read_to_its_end(monkeypatch: pytest.Mon
     with pytest.raises(TraceError, match="no traceEvents within the first"):
         list(EventStream(Plain(source), path="t.json", block=1 << 10))
     assert source.tell() < 1 << 15
+
+
+def test_blank_space_before_a_trace_costs_no_memory_and_has_an_end() -> None:
+    text = text_of([kernel("k", 1, 1)])
+    (batch,) = EventStream(Plain(io.BytesIO(b" " * (5 << 20) + text)), path="t.json")
+    assert len(batch[Category.KERNEL]) == 1
+    with pytest.raises(TraceError, match="not JSON"):
+        list(EventStream(Plain(_Blank()), path="t.json"))
+
+
+class _Blank(io.RawIOBase):
+    def read(self, size: int = -1, /) -> bytes:
+        return b" " * size

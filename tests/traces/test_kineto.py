@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -178,6 +179,22 @@ def test_arguments_of_any_shape(path: Path, field: str, value: object) -> None:
     assert len(trace.timeline) == 1
     (other,) = read_all(path, [row, kernel("b", 9, 5, device=0)])[-1:]
     assert len(other.timeline) >= 1
+
+
+@pytest.mark.parametrize("value", [[1, 2], {"a": 1}, "x", None, 1e300, 1 << 70, [], True])
+@pytest.mark.parametrize(
+    "field",
+    [
+        *("Collective name", "Process Group Name", "Process Group Ranks", "Group size", "Seq"),
+        *("dtype", "In msg nelems", "Out msg nelems"),
+    ],
+)
+def test_collective_arguments_of_any_shape(path: Path, field: str, value: object) -> None:
+    said = {"Collective name": "allreduce", "Process Group Name": "0", "Seq": 3} | {field: value}
+    trace = read_one(path, [kernel("ncclDevKernel_AllReduce", 1, 5, **said), kernel("b", 9, 5)])
+    assert trace.timeline.activity.tolist() == [Activity.COMMUNICATION, Activity.COMPUTE]
+    (call,) = trace.collectives
+    assert call.kind is CollectiveKind.ALL_REDUCE
 
 
 # Launches and steps
@@ -601,6 +618,21 @@ def test_what_cannot_be_read_is_told_with_file_and_remedy(path: Path, content: b
         read_one(path, content)
     assert raised.value.path == str(path)
     assert raised.value.remedy
+
+
+@pytest.mark.parametrize("kept", [3, 10, None])
+def test_a_packed_trace_without_a_whole_block_is_not_called_empty(path: Path, kept: int | None) -> None:
+    packed = bytearray(gzip.compress(text_of([kernel("k", 1, 1)])))
+    packed[-6] ^= 1  # the checksum
+    path.write_bytes(packed[:kept])
+    with pytest.raises(TraceError, match="before its first event: the gzip stream"):
+        read_trace(file_of(path))
+
+
+def test_a_byte_order_mark_hides_neither_events_nor_metadata(path: Path) -> None:
+    text = b"\xef\xbb\xbf" + text_of([kernel("k", 1, 1)], distributedInfo={"rank": 3, "world_size": 4})
+    trace = read_one(path, text)
+    assert (len(trace.timeline), trace.world_size, trace.warnings) == (1, 4, ())
 
 
 def test_one_bad_file_loses_no_other(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import os
 import random
 import tarfile
 from pathlib import Path
@@ -178,6 +180,49 @@ def test_what_cannot_be_used_is_told_and_the_rest_goes_on(tmp_path: Path) -> Non
         assert str(tmp_path / path) in text
         assert message in text
         assert text.count(". ") >= 1  # a remedy
+
+
+def test_what_cannot_be_opened_in_a_folder_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "rank-0.json", _with_rank(0))
+    os.mkfifo(tmp_path / "rank-1.json")
+    (tmp_path / "rank-2.json").symlink_to("nowhere")
+    (tmp_path / "rank-3.json").symlink_to("rank-3.json")
+    (tmp_path / "again").symlink_to(tmp_path)
+    (tmp_path / "again.json").symlink_to(tmp_path)
+    write(tmp_path / "locked" / "rank-4.json", _with_rank(4))
+    scandir = os.scandir
+
+    def denying(folder: str) -> object:
+        if Path(folder).name == "locked":
+            raise PermissionError(13, "Permission denied")
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", denying)
+    sources = find_traces([tmp_path])
+    assert [file.rank for file in sources.files] == [0]
+    assert {Path(problem.path).name: problem.problem for problem in sources.problems} == {
+        "rank-1.json": "a pipe or device",
+        "rank-2.json": "it does not exist (any more)",
+        "rank-3.json": "reading it failed (Too many levels of symbolic links)",
+        "locked": "it may not be read",
+    }
+    (problem,) = find_traces([tmp_path / "locked"]).problems
+    assert problem.problem == "it may not be read"
+
+
+@pytest.mark.parametrize("path", ["", "a\0b", "/dev/zero"])
+def test_paths_that_are_none_end_at_once(path: str) -> None:
+    (problem,) = find_traces([path]).problems
+    assert problem.remedy
+
+
+def test_members_of_one_name_are_both_read(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", {"t.json": _with_rank(0)})
+    with tarfile.open(path, "a") as archive:
+        info = tarfile.TarInfo("t.json")
+        info.size = len(_with_rank(1))
+        archive.addfile(info, io.BytesIO(_with_rank(1)))
+    assert [file.rank for file in find_traces([path]).files] == [0, 1]
 
 
 def test_members_of_archives_that_are_links_or_lie_outside_are_refused(tmp_path: Path) -> None:

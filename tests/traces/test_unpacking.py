@@ -106,6 +106,18 @@ def test_a_changed_archive_is_told(tmp_path: Path) -> None:
         pass
 
 
+def test_an_archive_whose_member_is_said_to_be_endless(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("a.json")
+    info.size = 1 << 60
+    path = tmp_path / "a.tar"
+    path.write_bytes(info.tobuf() + TEXT[:5000])
+    with pytest.raises(TraceError, match="unexpected end"), members_of(str(path)) as members:
+        list(members)
+    with open_bytes(str(path), member="a.json", offset=0) as stream:
+        assert TEXT.startswith(_all(stream))
+        assert "breaks off" in stream.damage
+
+
 def test_no_archive(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
     path.write_bytes(b"no archive at all" * 100)

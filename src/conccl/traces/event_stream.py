@@ -91,11 +91,14 @@ class EventStream:
     def _find_events(self) -> None:
         """Leave the text just behind the bracket that opens the events."""
         start = b""
-        while not start and not self._at_end and len(self._text) <= EVENT_LIMIT:
+        while not start and not self._at_end and self._offset <= EVENT_LIMIT:
+            self._drop(len(self._text))  # spaces
             self._fill(self._block)
             start = bytes(self._text[1:].lstrip(_SPACE)[:1])
         if not start:
-            raise self._error(*_EMPTY)
+            if self._source.damage:
+                raise self._broken_off()
+            raise self._error(*(_EMPTY if self._at_end else _NOT_JSON))
         if start == b"[":  # Chrome's bare array of events
             self._drop(self._text.index(b"[", 1) + 1)
             return
@@ -110,12 +113,15 @@ class EventStream:
                     "Give a Kineto (Chrome) trace.",
                 )
             self._fill(max(self._block, len(self._text)))
-        self._head = bytes(self._text[1 : bracket + 1])
+        self._head = bytes(self._text[1 : bracket + 1]).lstrip(_SPACE)
         self._drop(bracket + 2)
+
+    def _broken_off(self) -> TraceError:
+        return self._error(f"truncated before its first event: {self._source.damage}", "Copy it again.")
 
     def _without_events(self) -> TraceError:
         if self._source.damage:
-            return self._error(f"truncated before its first event: {self._source.damage}", "Copy it again.")
+            return self._broken_off()
         if parse_metadata(bytes(self._text[1:])) is None:
             return self._error("no JSON, or truncated before its first event", "Give a complete JSON trace.")
         return self._error(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import io
 import itertools
 import os
+import stat
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,14 +78,11 @@ def find_traces(
     problems: list[TraceError] = []
     candidates: list[_Candidate] = []
     for path in paths:
-        try:
-            files = _files_of(str(path))
-        except TraceError as error:
-            problems.append(error)
-            continue
-        for file in files:
-            candidates += _candidates_of(file, problems)
-    unique = {(os.path.realpath(each.path), each.member): each for each in reversed(candidates)}
+        with _noted(problems):
+            for file in _files_of(str(path), problems):
+                candidates += _candidates_of(file, problems)
+    # Members of an archive may share a name.
+    unique = {(os.path.realpath(each.path), each.offset): each for each in reversed(candidates)}
     ranked = _assign(list(reversed(unique.values())), ranks=ranks)
     kept, duplicates = unique_ranks([(file.rank, file.name) for file in ranked])
     return Sources(files=tuple(ranked[index] for index in kept), problems=(*problems, *duplicates))
@@ -127,26 +126,46 @@ def _spans(numbers: Sequence[int]) -> str:
     return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
 
 
-def _files_of(path: str) -> list[str]:
+def _files_of(path: str, problems: list[TraceError]) -> list[str]:
     """The files that one argument names, sorted."""
+    if not path or "\0" in path:
+        raise TraceError(
+            path=repr(path), problem="no path", remedy="Name a file or a folder ('.' is the one you are in)."
+        )
     with errors_named(path):
         if Path(path).is_dir():
-            return _files_below(path)
+            return _files_below(path, problems)
         if Path(path).exists() or not _MAGIC.intersection(path):
             return [path]
         found = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 (takes absolute patterns)
-    if not found:
-        raise TraceError(path=path, problem="no file matches", remedy="Check the pattern.")
-    return [inner for file in found for inner in (_files_below(file) if Path(file).is_dir() else [file])]
+        if not found:
+            raise TraceError(path=path, problem="no file matches", remedy="Check the pattern.")
+        return [
+            inner
+            for file in found
+            for inner in (_files_below(file, problems) if Path(file).is_dir() else [file])
+        ]
 
 
-def _files_below(folder: str) -> list[str]:
-    found = sorted(str(file) for file in Path(folder).rglob("*") if _is_trace(file.name) and file.is_file())
-    if not found:
+def _files_below(folder: str, problems: list[TraceError]) -> list[str]:
+    """The traces in a folder and all below it, links to folders left out; none at all is a problem."""
+    found: list[str] = []
+    waiting = [folder]
+    known = len(problems)
+    while waiting:
+        here = waiting.pop()
+        with _noted(problems), errors_named(here), os.scandir(here) as entries:
+            for entry in entries:
+                with _noted(problems), errors_named(entry.path):
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    elif _is_trace(entry.name) and not entry.is_dir():
+                        found.append(entry.path)
+    if not found and len(problems) == known:
         raise TraceError(
             path=folder, problem="a folder without traces", remedy=f"Traces end in {', '.join(SUFFIXES)}."
         )
-    return found
+    return sorted(found)
 
 
 def _is_trace(name: str) -> bool:
@@ -154,13 +173,29 @@ def _is_trace(name: str) -> bool:
 
 
 def _candidates_of(path: str, problems: list[TraceError]) -> Iterator[_Candidate]:
-    try:
+    with _noted(problems):
+        _require_regular(path)
         if path.lower().endswith(_ARCHIVES):
             yield from _members(path, problems)
         else:
             yield _Candidate(path=path, metadata=_quick_metadata(path))
+
+
+@contextlib.contextmanager
+def _noted(problems: list[TraceError]) -> Iterator[None]:
+    """What cannot be read becomes a problem; the rest goes on."""
+    try:
+        yield
     except TraceError as error:
         problems.append(error)
+
+
+def _require_regular(path: str) -> None:
+    """Refuse pipes and devices, which may never end and cannot be read a second time."""
+    with errors_named(path):
+        regular = stat.S_ISREG(Path(path).stat().st_mode)
+    if not regular:
+        raise TraceError(path=path, problem="a pipe or device", remedy="Write it to a file first.")
 
 
 def _quick_metadata(path: str) -> Metadata:

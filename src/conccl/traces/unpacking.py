@@ -148,6 +148,24 @@ class _Member:
             return b""
 
 
+class _Ending:
+    """A stream for tarfile, which skips a member block by block even where the archive ends before it."""
+
+    _ENOUGH = 8  # a sound archive asks two or three times at its end
+
+    def __init__(self, source: Bytes, /) -> None:
+        self._source = source
+        self._asked_at_end = 0
+
+    def read(self, size: int, /) -> bytes:
+        """Up to ``size`` bytes; empty at the end, where nobody may ask for ever."""
+        piece = self._source.read(size)
+        self._asked_at_end += not piece
+        if self._asked_at_end > self._ENOUGH:
+            raise tarfile.ReadError("unexpected end of data")
+        return piece
+
+
 def unpack(source: Bytes, /, *, path: str) -> Bytes:
     """The stream's bytes, unpacked where it is gzip."""
     first = source.read(_PACKED_BLOCK)
@@ -198,7 +216,8 @@ def members_of(path: str, /, *, offset: int = 0) -> Iterator[Members]:
 def _members(stream: Bytes, *, path: str) -> Members:
     try:
         # tarfile asks its file for read(n) only, in stream mode
-        with tarfile.open(fileobj=stream, mode="r|", bufsize=_PACKED_BLOCK) as archive:  # type: ignore[call-overload]
+        source = _Ending(stream)
+        with tarfile.open(fileobj=source, mode="r|", bufsize=_PACKED_BLOCK) as archive:  # type: ignore[call-overload]
             for info in archive:
                 file = archive.extractfile(info) if info.isreg() else None
                 yield info, _Member(cast("io.BufferedIOBase", file or io.BytesIO()), archive=stream)
