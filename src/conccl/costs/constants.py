@@ -352,6 +352,7 @@ CONSTANTS |= _constants(
     link_cycle_nbytes=(15.8, 0.1, 1e3, "bytes that one CTA moves over a link in a clock"),
     host_share=(0.94, 0.05, 1.0, "of what copy engines reach over the host link, what SMs reach"),
     latency_ns=(2000.0, 0.0, 1e6, "from a copy kernel's start to its first bytes, and at its end"),
+    library_ctas=(1.0, 0.0, 64.0, "a collective library's CTAs that fit on an SM; 0: as many as a copy's"),
     ctas_of_sm=(1.25, 1.0, 64.0, "CTAs copying at full pace that an SM has loads and stores for"),
     hbm_share=(0.865, 0.05, 1.0, "of the HBM bandwidth that the best kernels reach, what copies do"),
 )

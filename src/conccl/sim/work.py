@@ -221,9 +221,13 @@ class Worker:
             traffic=collective_traffic(op),
             latency_ns=latency_ns,
             least_ns=moving_ns,
-            ctas_per_sm=task.ctas_per_sm,
+            ctas_per_sm=task.ctas_per_sm or self._library_ctas(),
         )
         return (KernelStage(kernel=moving.kernel, way=way, pace_ns=moving.pace_ns),)
+
+    def _library_ctas(self) -> int | None:
+        """NCCL's kernels have up to 640 threads of 96 registers: a second one finds no room on an SM."""
+        return round(constant(self._device, "mover.library_ctas")) or None
 
     def _host_pace(self, op: Op) -> float:
         """Bytes a nanosecond that SMs reach over the host link."""
