@@ -1,11 +1,14 @@
 """What tells strategies apart is in the tasks' fields and nowhere else."""
 
+import dataclasses
+import itertools
+
 import pytest
 
 from conccl.core.errors import InputError
-from conccl.core.hardware import System
+from conccl.core.hardware import CopyEngines, System, Topology
 from conccl.core.kinds import CollectiveKind, Memory
-from conccl.core.ops import Collective, Copy, Gemm
+from conccl.core.ops import Collective, Copy, Gemm, Move, Reduce
 from conccl.core.pair import Dependence, Pair
 from conccl.core.plan import Engine, Plan, Side
 from conccl.core.records import from_json_value, to_json_value
@@ -162,3 +165,64 @@ def test_a_host_copy_alone_goes_by_copy_engine_and_a_local_one_by_sms():
     local = Copy(nbytes=1 << 20)
     assert isolated(OFFLOAD, side=Side.COMMUNICATION, system=SYSTEM).tasks[0].engine is Engine.COPY_ENGINE
     assert isolated(local, side=Side.COMMUNICATION, system=SYSTEM).tasks[0].engine is Engine.SM
+
+
+def fused_pair(kind: CollectiveKind, dependence: Dependence, ranks: int = 4) -> Pair:
+    gemm = Gemm(m=512, n=256, k=64)
+    op = Collective(kind=kind, nbytes=512 * 256 * 2, ranks=ranks)
+    return Pair(compute=gemm, communication=op, dependence=dependence)
+
+
+@pytest.mark.parametrize("kind", [CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_TO_ALL])
+@pytest.mark.parametrize("topology", [Topology.SWITCH, Topology.RING])
+def test_a_fused_producer_makes_each_ranks_blocks_in_the_order_in_which_they_leave(kind, topology):
+    pair = fused_pair(kind, Dependence.COMPUTE_FEEDS_COMMUNICATION)
+    system = System(device=device(peer_topology=topology), gpus=4)
+    plan = lower(pair, strategy("fused:16"), system=system, kernels_of=tiled_gemms)
+    plan.require_whole()
+    block = 512 * 256 * 2 // 4
+    for rank in range(4):
+        (compute,), _ = sides(plan, rank)
+        covered = sorted((part.start, part.stop) for part in compute.parts)
+        assert covered[0][0] == 0
+        assert covered[-1][1] == 4 * block
+        assert all(a[1] == b[0] for a, b in itertools.pairwise(covered))
+        blocks = [part.start // block for part in compute.parts]
+        assert blocks[-1] == rank  # its own stays, so it is made last
+        assert blocks[0] in {(rank + 1) % 4, (rank - 1) % 4}
+
+
+def test_a_fused_transfer_waits_for_the_tiles_that_it_moves_and_no_others():
+    pair = fused_pair(CollectiveKind.ALL_TO_ALL, Dependence.COMPUTE_FEEDS_COMMUNICATION)
+    plan = lower(pair, strategy("fused:4"), system=SYSTEM, kernels_of=tiled_gemms)
+    (compute,), transfers = sides(plan)
+    for task in transfers:
+        if isinstance(task.op, Move) and task.op.source.rank == 0:
+            parts = [one.part for one in task.after if one.task == compute.id]
+            assert parts
+            for part in parts:
+                owned = compute.parts[part]
+                assert owned.start <= task.op.source.offset < owned.stop
+
+
+def test_a_fused_consumer_begins_with_what_it_has_and_waits_for_what_arrives():
+    pair = fused_pair(CollectiveKind.ALL_GATHER, Dependence.COMMUNICATION_FEEDS_COMPUTE)
+    plan = lower(pair, strategy("fused:4"), system=SYSTEM, kernels_of=tiled_gemms)
+    (compute,), _ = sides(plan, 2)
+    assert [part.start * 4 // (512 * 256 * 2) for part in compute.parts] == [2, 1, 0, 3]
+    assert {one.needed_by for one in compute.after} == {1, 2, 3}
+
+
+def test_engines_that_can_add_do_the_reductions():
+    pair = fused_pair(CollectiveKind.REDUCE_SCATTER, Dependence.COMPUTE_FEEDS_COMMUNICATION)
+    able = device(copy_engines=CopyEngines(count=4, bandwidth=100e9, launch_ns=0, can_reduce=True))
+    for on, engine in ((device(), Engine.SM), (able, Engine.COPY_ENGINE)):
+        plan = lower(pair, strategy("fused:4"), system=System(device=on, gpus=4), kernels_of=tiled_gemms)
+        assert {task.engine for task in plan.tasks if isinstance(task.op, Reduce)} == {engine}
+
+
+def test_what_does_not_fit_together_is_not_fused():
+    pair = fused_pair(CollectiveKind.REDUCE_SCATTER, Dependence.COMPUTE_FEEDS_COMMUNICATION)
+    other = dataclasses.replace(pair, compute=Gemm(m=512, n=128, k=64))
+    with pytest.raises(InputError, match="exactly what it writes"):
+        lower(other, strategy("fused:4"), system=SYSTEM, kernels_of=tiled_gemms)

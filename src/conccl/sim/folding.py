@@ -38,10 +38,12 @@ class Folded:
     """Index of a task of the plan -> place in ``tasks``."""
     distance: Distance | None
     """How ranks are seen from each other where one stands for all; None where nothing is folded."""
+    first: int = 0
+    """The rank that stands for all where ranks are folded."""
 
     def image(self, rank: int, /) -> int:
         """The rank that stands for this one."""
-        return rank if self.distance is None else self.plan.ranks[0]
+        return rank if self.distance is None else self.first
 
 
 def fold(plan: Plan, /, *, system: System, folding: Folding) -> Folded:
@@ -132,4 +134,5 @@ def _folded(plan: Plan, by_rank: dict[int, list[int]], distance: Distance) -> Fo
         tasks=tuple(by_rank[plan.ranks[0]]),
         stand_in=tuple(stand_in),
         distance=distance,
+        first=plan.ranks[0],
     )

@@ -158,12 +158,14 @@ class Worker:
 
     def _reducing(self, task: Task, op: Reduce) -> tuple[Stage, ...]:
         """Every source read where it lies, the result written."""
-        home = op.destination.rank
+        home, by_engine = op.destination.rank, task.engine is Engine.COPY_ENGINE
         uses: list[Way] = [((self._fabric.hbm(home), 1.0),)]
         for source in op.sources:
-            uses.append(((self._fabric.hbm(source.rank), 1.0),))
             if source.rank != home:
+                uses.append(self._fabric.between(source.rank, home)[:1])
                 uses.append(self._fabric.link(source.rank, home))
+            elif not by_engine:  # engines add near memory, without reading (T3, arXiv:2401.16677)
+                uses.append(((self._fabric.hbm(home), 1.0),))
         way = _together(*uses)
         nbytes = op.destination.nbytes
         if task.engine is Engine.COPY_ENGINE:

@@ -27,6 +27,7 @@ from conccl.strategies.choices import (
     Strategy,
     Whole,
 )
+from conccl.strategies.fusing import fed, feeding
 from conccl.strategies.heuristics import (
     KernelsOf,
     communication_sms,
@@ -170,6 +171,9 @@ class _Lowering:
 
     def fused(self, count: int) -> Plan:
         gemm = self._dependent_gemm("fused")
+        op = self.pair.communication
+        if isinstance(op, Collective) and self.strategy.engine is Engine.COPY_ENGINE:
+            return self._fused_with(gemm, op, count)
         written = gemm.batch * gemm.m * gemm.n * gemm.output_dtype.nbytes
         bounds = [written * index // count for index in range(count + 1)]
         parts = tuple(Part(start=a, stop=b) for a, b in itertools.pairwise(bounds))
@@ -194,6 +198,22 @@ class _Lowering:
             for rank in self.ranks
         ]
         return self._ordered(computes, transfers)
+
+    def _fused_with(self, gemm: Gemm, op: Collective, count: int) -> Plan:
+        """One collective that begins with the first tiles, or whose blocks the GEMM takes as they come."""
+        feeds = self.pair.dependence is Dependence.COMPUTE_FEEDS_COMMUNICATION
+        fusion = (feeding if feeds else fed)(gemm, op, parts=count, system=self.system)
+        computes = [
+            self._compute(
+                f"compute.r{rank}",
+                gemm,
+                rank=rank,
+                parts=fusion.parts[rank],
+                after=fusion.waits.get(rank, ()),
+            )
+            for rank in self.ranks
+        ]
+        return self._ordered(computes, [Transferring(plan=fusion.plan, ends={})])
 
     def _dependent_gemm(self, word: str) -> Gemm:
         if self.pair.dependence is Dependence.NONE:
