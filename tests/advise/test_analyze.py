@@ -17,6 +17,7 @@ from conccl.cli.main import app
 from conccl.core.errors import TraceError
 from conccl.core.timeline import Mask
 from conccl.traces.trace import Trace
+from made_kineto import kernel, text_of, write
 from made_traces import Row, write_kineto
 
 US = 1000
@@ -133,6 +134,55 @@ def test_missing_ranks_are_named(tmp_path: Path) -> None:
     found = conccl.analyze(tmp_path)
     assert found.missing_ranks == (0, 2, 3, 5)
     assert any("4 of 6 ranks are missing here (0, 2-3, 5)" in warning for warning in found.warnings)
+
+
+def test_a_world_size_below_the_ranks_is_not_believed(tmp_path: Path) -> None:
+    write_kineto(tmp_path / "a.json", step_rows(), rank=3, world_size=2)
+    found = conccl.analyze(tmp_path)
+    assert (found.world_size, found.missing_ranks) == (None, ())
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 3])
+def test_one_rank_of_several_is_that_rank_wherever_it_is_told(tmp_path: Path, rank: int) -> None:
+    """Rank 0 and 1 are told behind the events of packed files, 3 is a second GPU in the file of rank 2."""
+    for name, number in (("a", 1), ("b", 0)):
+        text = {"traceEvents": [kernel(f"k{number}", 1, 5)], "distributedInfo": {"rank": number}}
+        write(tmp_path / f"{name}.json.gz", json.dumps(text).encode())
+    events = [kernel("k2", 1, 5), kernel("k2", 9, 5), kernel("k3", 1, 5, device=1)]
+    write(tmp_path / "c.json", text_of(events, distributedInfo={"rank": 2, "world_size": 4}))
+    found = conccl.analyze(tmp_path, rank=rank)
+    (one,) = found.ranks
+    assert one.rank == rank
+    assert [kernel.name for kernel in found.unclassified] == [f"k{rank}"]
+    assert 2 not in found.missing_ranks
+    with pytest.raises(conccl.InputError, match="no trace of rank 4; there are 0-3"):
+        conccl.analyze(tmp_path, rank=4)
+
+
+def test_one_rank_that_cannot_be_read_is_told_as_that(tmp_path: Path) -> None:
+    write_kineto(tmp_path / "rank-0.json", step_rows())
+    (tmp_path / "rank-1.json").write_text("")
+    with pytest.raises(TraceError, match="empty"):
+        conccl.analyze(tmp_path, rank=1)
+
+
+def test_a_trace_that_we_fail_on_costs_no_other(tmp_path: Path) -> None:
+    for number in (0, 1):
+        write_kineto(tmp_path / f"{number}.json", step_rows(), rank=number, world_size=2)
+    found = conccl.analyze(tmp_path, predict=fails_on_rank_one)
+    assert [rank.rank for rank in found.ranks] == [0]
+    (problem,) = found.problems
+    assert "ZeroDivisionError" in problem.problem
+    assert "test_analyze.py" in problem.problem
+
+
+def fails_on_rank_one(trace: Trace, wanted: Mask) -> Predictions:
+    return nothing_known(trace, wanted[: 1 // (1 - trace.rank) * len(wanted)])
+
+
+def test_nothing_need_be_drawn(tmp_path: Path) -> None:
+    path = write_kineto(tmp_path / "a.json", step_rows())
+    assert conccl.analyze(path, rows_drawn=0).ranks[0].drawing is None
 
 
 def test_a_second_trace_of_a_rank_is_a_problem_of_that_file(tmp_path: Path) -> None:

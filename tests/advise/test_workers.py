@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import pytest
@@ -94,5 +95,28 @@ def test_a_child_that_dies_costs_its_task_only(tmp_path: Path) -> None:
 
 
 def test_where_no_child_can_begin_the_work_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "/bin/false")
+    for executable in ("/bin/false", "/no/such/python", "", None):
+        monkeypatch.setattr(sys, "executable", executable)
+        with children_ahead(2, module=""):
+            assert spread(_pid, [1, 2, 3], processes=3) == [os.getpid()] * 3
+
+
+def test_where_no_thread_can_begin_the_work_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
     assert spread(_pid, [1, 2, 3], processes=3) == [os.getpid()] * 3
+
+
+def test_a_child_may_be_stopped_from_two_threads_at_once() -> None:
+    """As where an interrupt ends the work while the child's own thread sees it die."""
+    for _ in range(5):
+        child = workers._Child(workers._Crew(function=_pid, tasks=[], done=lambda: None))
+        child._process = workers._begin()
+        threads = [threading.Thread(target=child.stop) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert child._process is None

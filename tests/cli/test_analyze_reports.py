@@ -31,8 +31,44 @@ def test_one_analysis_in_every_form(tmp_path: Path):
 
 
 @pytest.mark.parametrize("option", ["--html", "--perfetto", "--csv"])
-def test_a_target_that_cannot_be_written_is_told(option: str, tmp_path: Path):
+def test_a_target_that_cannot_be_written_is_told_and_the_others_are_written(option: str, tmp_path: Path):
     (tmp_path / "file").write_text("")
-    result = CliRunner().invoke(app, ["analyze", str(EXAMPLE), option, str(tmp_path / "file" / "below")])
-    assert type(result.exception).__name__ == "OutputError"
-    assert "Give a path of a file in a folder that you may write to" in str(result.exception)
+    targets = {
+        "--html": tmp_path / "a.html",
+        "--perfetto": tmp_path / "a.json",
+        "--csv": tmp_path / "tables" / "ranks.csv",
+    }
+    options = {name: path.parent if name == "--csv" else path for name, path in targets.items()}
+    options[option] = tmp_path / "file" / "below"
+    result = CliRunner().invoke(app, ["analyze", str(EXAMPLE), *_flat(options)])
+    assert result.exit_code == 2
+    assert "conccl: error: cannot write" in result.stderr
+    assert "Give a path of a file in a folder that you may write to" in result.stderr
+    assert "Where time goes" in result.stdout
+    assert [name for name, path in targets.items() if not path.exists()] == [option]
+
+
+def _flat(options: dict[str, Path]) -> list[str]:
+    return [str(part) for pair in options.items() for part in pair]
+
+
+def test_a_forgotten_value_costs_no_trace(tmp_path: Path):
+    """As where a shell makes ``--html traces/*`` the names of all traces."""
+    trace = tmp_path / "rank-0.json.gz"
+    trace.write_bytes(EXAMPLE.read_bytes())
+    for option, message in (("--html", "has the name of a trace"), ("--perfetto", "not of conccl's making")):
+        result = CliRunner().invoke(app, ["analyze", option, str(trace), str(EXAMPLE)])
+        assert message in str(result.exception)
+        assert trace.read_bytes() == EXAMPLE.read_bytes()
+
+
+def test_what_was_written_for_perfetto_is_replaced_and_is_no_further_rank(tmp_path: Path):
+    (tmp_path / "rank-0.json.gz").write_bytes(EXAMPLE.read_bytes())
+    arguments = ["analyze", str(tmp_path), "--perfetto", str(tmp_path / "a.json"), "--format", "json"]
+    first, second = (CliRunner().invoke(app, arguments) for _ in range(2))
+    assert (first.exit_code, second.exit_code) == (0, 0)
+    assert json.loads(first.stdout) == json.loads(second.stdout)
+    alone = json.loads(
+        CliRunner().invoke(app, ["analyze", str(tmp_path / "a.json"), "--format", "json"]).stdout
+    )
+    assert alone["ranks"][0]["span_ns"] == json.loads(first.stdout)["ranks"][0]["span_ns"]

@@ -108,6 +108,19 @@ def test_transfers_of_other_sizes_are_other_kernels() -> None:
     assert (transfer.alone_count, transfer.slowdown) == (0, None)
 
 
+def test_kernels_that_gained_come_before_those_of_which_nothing_is_known() -> None:
+    transfer = {"name": "transfer", "stream": "20", "activity": Activity.COMMUNICATION}
+    rows = [
+        Row(name="gains", start=0, end=100_000),
+        Row(name="gains", start=200_000, end=250_000),
+        Row(name="unknown", start=300_000, end=400_000),
+        Row(start=200_000, end=250_000, **transfer),
+        Row(start=300_000, end=400_000, **transfer),
+    ]
+    found = [k.name for k in measured(made_timeline(rows)).kernels if k.side == "compute"]
+    assert found == ["gains", "unknown"]
+
+
 def test_fused_kernels_and_empty_rows_are_left_out() -> None:
     rows = [
         Row(name="fused", start=0, end=50, activity=Activity.FUSED),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +18,12 @@ from conccl.advise.join import join
 from conccl.advise.predict import COST_MODELS, CostModels, Predict
 from conccl.advise.rank import RankFindings, RankOptions, analyze_rank
 from conccl.advise.workers import Died, cpus, spread
-from conccl.core.errors import InputError, TraceError
+from conccl.core.errors import ConcclError, InputError, TraceError
 from conccl.traces.classify import HostCopies
 from conccl.traces.kineto import read_trace
 from conccl.traces.live import is_profiler, traces_of_profiler
 from conccl.traces.rules import FORMAT_VERSION, load_rules
-from conccl.traces.sources import TraceFile, find_traces, unique_ranks
+from conccl.traces.sources import Sources, TraceFile, find_traces, unique_ranks
 
 WORTH_A_PROCESS = 1 << 20
 """Packed bytes to read from which on starting another process pays."""
@@ -72,14 +74,25 @@ def analyze(
         device = load_device(device).name
     paths: tuple[str, ...] = ()
     problems: list[TraceError] = []
+    present: list[int] = []
     if is_profiler(traces):
         findings = reader.of_profiler(traces)
     else:
         paths = _paths(traces)
-        findings, problems = _of_files(paths, reader, rank=rank, processes=processes, progress=progress)
+        sources = find_traces(paths)
+        present = [file.rank for file in sources.files]
+        findings, problems = _of_sources(sources, reader, rank=rank, processes=processes, progress=progress)
     if not findings:
         raise _nothing(problems)
-    return join(findings, paths=paths, rules=used, step=step, device=device, problems=tuple(problems))
+    return join(
+        findings,
+        paths=paths,
+        rules=used,
+        step=step,
+        device=device,
+        problems=tuple(problems),
+        present=present if rank is not None else (),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +109,14 @@ class _Reader:
             return tuple(analyze_rank(trace, self.options) for trace in traces)
         except TraceError as error:
             return error
+        except ConcclError:
+            raise
         except MemoryError:
             return TraceError(
                 path=file.name, problem="does not fit into memory", remedy="Analyse fewer steps of it."
             )
+        except Exception as error:  # a trace that we fail on must not cost the others
+            return _our_failure(file, error)
 
     def of_profiler(self, profiler: Any, /) -> list[RankFindings]:
         """The rank of this process; its further GPUs get the next numbers."""
@@ -107,8 +124,18 @@ class _Reader:
         return _of_one_rank_each([tuple(analyze_rank(trace, self.options) for trace in traces)])
 
 
-def _of_files(
-    paths: tuple[str, ...],
+def _our_failure(file: TraceFile, error: Exception, /) -> TraceError:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    return TraceError(
+        path=file.name,
+        problem=f"conccl failed on it ({type(error).__name__}: {error}, at {where})",
+        remedy="That is a defect of conccl: please report this line.",
+    )
+
+
+def _of_sources(
+    sources: Sources,
     reader: _Reader,
     /,
     *,
@@ -116,16 +143,32 @@ def _of_files(
     processes: int | None,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[list[RankFindings], list[TraceError]]:
-    sources = find_traces(paths)
-    files = sorted(
-        sources.files, key=_packed_nbytes, reverse=True
-    )  # the longest first: none is left over last
-    if rank is not None:
-        files = [file for file in files if file.rank == rank]
-        if not files and sources.files:
-            raise InputError(
-                f"no trace of rank {rank}; there are {spans([file.rank for file in sources.files])}."
-            )
+    likely = [file for file in sources.files if rank is None or file.rank == rank]
+    read = functools.partial(_read, reader=reader, processes=processes, progress=progress)
+    findings, problems = read(likely)
+    if rank is not None and not problems and all(found.analysis.rank != rank for found in findings):
+        # A file that tells its rank last, or holds several GPUs, may have it.
+        others = [file for file in sources.files if file.rank != rank]
+        findings, more = read(others) if others else ([], [])
+        present = [found.analysis.rank for found in findings]
+        if findings and rank not in present:
+            raise InputError(f"no trace of rank {rank}; there are {spans(present)}.")
+        problems += more
+    kept = [found for found in findings if rank is None or found.analysis.rank == rank]
+    return kept, [*sources.problems, *problems]
+
+
+def _read(
+    files: Sequence[TraceFile],
+    /,
+    *,
+    reader: _Reader,
+    processes: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[list[RankFindings], list[TraceError]]:
+    """What these files hold, each GPU as a rank of its own, and which could not be read."""
+    # The longest first: none is left over last.
+    files = sorted(files, key=_packed_nbytes, reverse=True)
     done = 0
 
     def one_done() -> None:
@@ -138,7 +181,7 @@ def _of_files(
         progress(0, len(files))
     results = spread(reader, files, processes=processes or _worthwhile(files), done=one_done)
     findings: list[tuple[RankFindings, ...]] = []
-    problems = list(sources.problems)
+    problems: list[TraceError] = []
     for file, result in zip(files, results, strict=True):
         if isinstance(result, Died):
             problems.append(_killed(file, result))

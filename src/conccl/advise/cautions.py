@@ -46,9 +46,14 @@ def _no_communication(analysis: Analysis, findings: Sequence[RankFindings], /) -
 def _missing_warning(analysis: Analysis, /) -> tuple[str, ...]:
     if not analysis.missing_ranks:
         return ()
+    means = (
+        "waiting for them counts as transfer"
+        if len(analysis.ranks) > 1
+        else "of one rank alone it is not known what is waiting and what transfer"
+    )
     return (
         f"{len(analysis.missing_ranks)} of {analysis.world_size} ranks are missing here"
-        f" ({spans(analysis.missing_ranks)}): waiting for them counts as transfer.",
+        f" ({spans(analysis.missing_ranks)}): {means}.",
     )
 
 

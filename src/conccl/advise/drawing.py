@@ -35,8 +35,11 @@ def draw(
     chosen: StepWindow | None,
     keep: int = ROWS_DRAWN,
 ) -> Drawing | None:
-    """The window that was chosen, else everything, else the step of median length; None without rows."""
-    if not len(timeline):
+    """The window that was chosen, else everything, else the step of median length.
+
+    None without rows, or where none may be drawn.
+    """
+    if not len(timeline) or keep < 1:
         return None
     window = _window(timeline, windows=windows, steps=steps, chosen=chosen, keep=keep)
     drawn = _inside(timeline, window)

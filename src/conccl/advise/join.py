@@ -36,15 +36,19 @@ def join(
     step: int | None,
     device: str | None,
     problems: tuple[TraceError, ...],
+    present: Iterable[int] = (),
 ) -> Analysis:
-    """One analysis of all these ranks, each of another number."""
+    """One analysis of all these ranks, each of another number; further ranks may be ``present``, unread."""
     findings = sorted(findings, key=lambda each: each.analysis.rank)
     calls = [each.calls for each in findings]
     matches = match(calls)
     clock = check_clocks(calls, matches)
     arrived = arrivals(calls, matches, offsets_ns={} if clock is None else clock.offsets_ns)
     findings = [_with_waiting(each, arrived.split(each.calls)) for each in findings]
+    ranks = [each.analysis.rank for each in findings]
     world_size = max((each.world_size for each in findings if each.world_size), default=None)
+    if world_size is not None and world_size <= max(ranks):
+        world_size = None  # several GPUs of one process, or numbers that contradict each other
     transfers = transfer_contention(
         calls, arrived, exposed_ns={each.analysis.rank: each.call_exposed_ns for each in findings}
     )
@@ -56,7 +60,7 @@ def join(
         rules=rules,
         step=step,
         world_size=world_size,
-        missing_ranks=_missing([each.analysis.rank for each in findings], world_size=world_size),
+        missing_ranks=_missing({*ranks, *present}, world_size=world_size),
         ranks=tuple(each.analysis for each in findings),
         clock=clock,
         collectives=summaries(calls, arrived, clocks_agree=clocks_agree(clock)),

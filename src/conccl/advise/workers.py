@@ -55,10 +55,13 @@ def spread(
     The function must be importable by name; ``done`` is called after each task. An exception ends all.
     """
     crew = _Crew(function=function, tasks=tasks, done=done)
-    children = [_Child(crew) for _ in range(min(processes, len(tasks)) - 1)]
+    children: list[_Child] = []
     try:
-        for child in children:
-            child.start()
+        with contextlib.suppress(RuntimeError):  # no more threads: then it goes with fewer
+            for _ in range(min(processes, len(tasks)) - 1):
+                child = _Child(crew)
+                child.start()
+                children.append(child)
         crew.work(function)
         for child in children:
             child.join()
@@ -82,7 +85,8 @@ def children_ahead(count: int, /, *, module: str) -> Iterator[None]:
 
     `spread` takes them where it needs children; what it does not take ends with the context.
     """
-    _ahead.extend(_begin(module) for _ in range(count))
+    with contextlib.suppress(*_CANNOT_BEGIN):
+        _ahead.extend(_begin(module) for _ in range(count))
     try:
         yield
     finally:
@@ -142,12 +146,15 @@ class _Child(threading.Thread):
 
     def stop(self) -> None:
         """End the process, at work or not."""
-        if self._process is not None:
-            _end(self._process)
-            self._process = None
+        process, self._process = self._process, None  # the thread itself may stop it too
+        if process is not None:
+            _end(process)
 
     def _ask(self, task: Any, /) -> Any:
-        process = self._process = self._process or _next()
+        try:
+            process = self._process = self._process or _next()
+        except _CANNOT_BEGIN:
+            return _GIVEN_BACK
         try:
             _send(cast("IO[bytes]", process.stdin), (self._crew.function, task))
             answer = pickle.load(cast("IO[bytes]", process.stdout))
@@ -161,6 +168,10 @@ class _Child(threading.Thread):
         if isinstance(answer, _Failed):
             raise answer.error
         return answer
+
+
+_CANNOT_BEGIN = (OSError, TypeError)
+"""Too many processes, or (where Python is embedded in another program) no interpreter to run."""
 
 
 def _next() -> subprocess.Popen[bytes]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import enum
 import glob
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conccl.cli.output import Format, write_json
+from conccl.cli.output import Format, is_watched, say, write_json, write_table
+from conccl.core.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from conccl.advise.analysis import Analysis
 
 ROWS_FOR_PERFETTO = 500_000
 """Perfetto draws whole traces; a page beside it keeps both to what a browser draws at once."""
@@ -59,6 +62,7 @@ def analyze(
     output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TABLE,
 ) -> None:
     """Say where the time of profiler traces goes and what overlap costs: no GPU needed."""
+    _refuse_to_replace_traces(html=html, perfetto=perfetto)
     from conccl.advise.workers import children_ahead, keep_freed_memory  # noqa: PLC0415
 
     keep_freed_memory()
@@ -78,35 +82,79 @@ def analyze(
             predict=None if measured_only else COST_MODELS,
             progress=progress,
         )
+    failed = _write_files(analysis, html=html, perfetto=perfetto, csv=csv)
+    _print(analysis, output)
+    for problem in analysis.problems:
+        say(f"conccl: not read: {problem}")
+    for error in failed:
+        say(f"conccl: error: {error}")
+    if analysis.problems or failed:
+        raise typer.Exit(2)
+
+
+def _refuse_to_replace_traces(*, html: Path | None, perfetto: Path | None) -> None:
+    """Stop before a value that was forgotten costs a trace: ``--html traces/*`` names the first of them."""
+    if html is not None and html.name.lower().endswith(_ENDINGS_OF_TRACES):
+        raise InputError(
+            f"--html {html} has the name of a trace. Name the page to write, as in --html overlap.html."
+        )
+    if perfetto is not None:
+        from conccl.traces.chrome import is_other_s  # noqa: PLC0415
+
+        if is_other_s(perfetto):
+            raise OutputError(
+                f"{perfetto} is there and not of conccl's making, so --perfetto leaves it alone."
+                " Give another name."
+            )
+
+
+_ENDINGS_OF_TRACES = (".json", ".gz", ".tar", ".tgz")
+
+
+def _write_files(
+    analysis: Analysis, *, html: Path | None, perfetto: Path | None, csv: Path | None
+) -> list[OutputError]:
+    """Write each file that was asked for, whatever became of the others."""
+    failed = []
+    for path, write in ((html, _write_html), (perfetto, _write_perfetto), (csv, _write_csv)):
+        if path is not None:
+            try:
+                for written in write(analysis, path):
+                    say(f"wrote {written}")
+            except OutputError as error:
+                failed.append(error)
+    return failed
+
+
+def _write_html(analysis: Analysis, path: Path) -> tuple[Path, ...]:
+    from conccl.report.html import write_html  # noqa: PLC0415
+
+    write_html(analysis, path=path)
+    return (path,)
+
+
+def _write_perfetto(analysis: Analysis, path: Path) -> tuple[Path, ...]:
+    from conccl.report.perfetto import write_perfetto  # noqa: PLC0415
+
+    write_perfetto(analysis, path=path)
+    return (path,)
+
+
+def _write_csv(analysis: Analysis, folder: Path) -> tuple[Path, ...]:
+    from conccl.report.tables import write_csv  # noqa: PLC0415
+
+    return write_csv(analysis, folder=folder)
+
+
+def _print(analysis: Analysis, output: Format) -> None:
     if output is Format.JSON:
         from conccl.advise.document import to_document  # noqa: PLC0415
 
         write_json(to_document(analysis))
     else:
-        from rich.console import Console  # noqa: PLC0415
-
         from conccl.report.terminal import render_terminal  # noqa: PLC0415
 
-        Console().print(render_terminal(analysis))
-    if html is not None:
-        from conccl.report.html import write_html  # noqa: PLC0415
-
-        write_html(analysis, path=html)
-        typer.echo(f"wrote {html}", err=True)
-    if perfetto is not None:
-        from conccl.report.perfetto import write_perfetto  # noqa: PLC0415
-
-        write_perfetto(analysis, path=perfetto)
-        typer.echo(f"wrote {perfetto}", err=True)
-    if csv is not None:
-        from conccl.report.tables import write_csv  # noqa: PLC0415
-
-        for written in write_csv(analysis, folder=csv):
-            typer.echo(f"wrote {written}", err=True)
-    for problem in analysis.problems:
-        typer.echo(f"conccl: not read: {problem}", err=True)
-    if analysis.problems:
-        raise typer.Exit(2)
+        write_table(render_terminal(analysis))
 
 
 WORTH_CHILDREN = 4 << 20
@@ -119,9 +167,9 @@ def _children(paths: list[str]) -> int:
 
     sizes = []
     for path in paths:
-        found = map(Path, glob.glob(path))  # noqa: PTH207 (takes absolute patterns)
-        below = Path(path).rglob("*.json*") if Path(path).is_dir() else found
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
+            found = map(Path, glob.glob(path))  # noqa: PTH207 (takes absolute patterns)
+            below = Path(path).rglob("*.json*") if path and Path(path).is_dir() else found
             sizes += [file.stat().st_size for file in below]
     return min(cpus(), len(sizes)) - 1 if sum(sizes) >= WORTH_CHILDREN else 0
 
@@ -129,7 +177,7 @@ def _children(paths: list[str]) -> int:
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[int, int], None] | None]:
     """A bar on standard error while files are read, where that is a terminal."""
-    if not sys.stderr.isatty():
+    if not is_watched():
         yield None
         return
     from rich.console import Console  # noqa: PLC0415

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conccl.cli.output import Format, write_json, write_text
+from conccl.cli.output import Format, is_watched, say, write_json, write_table, write_text
 from conccl.cli.spread import Dp, Ep, Fsdp, Length, PhaseName, Sequences, Tp, workload_of
 
 if TYPE_CHECKING:
@@ -107,21 +106,19 @@ def _print(
     if form is Format.JSON:
         write_json(whole)
         return
-    from rich.console import Console  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
-    console = Console()
     for variation, one in found:
-        if variation.name:
-            console.print(variation.name, style="bold", highlight=False)
-        console.print(render_characterization(one))
+        heading = [Text(variation.name, style="bold")] if variation.name else []
+        write_table(*heading, render_characterization(one))
     for entry in unreadable:
-        typer.echo(f"conccl: {entry['source']}: {entry['reason']}", err=True)
+        say(f"conccl: {entry['source']}: {entry['reason']}")
 
 
 @contextlib.contextmanager
 def _progress(total: int) -> Iterator[Callable[[], None]]:
     """A bar on standard error where that is a terminal."""
-    if not sys.stderr.isatty():
+    if not is_watched():
         yield lambda: None
         return
     from rich.console import Console  # noqa: PLC0415

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from conccl.cli.output import Format, write_json
+from conccl.cli.output import Format, write_json, write_table
 
 
 def devices(
@@ -38,8 +38,6 @@ def devices(
         ]
         write_json({"schema": "conccl.devices/1", "devices": document})
         return
-    from rich.console import Console  # noqa: PLC0415
-
     from conccl.report.costs import render_device, render_devices  # noqa: PLC0415
 
-    Console().print(render_devices(found) if name is None else render_device(found[0]))
+    write_table(render_devices(found) if name is None else render_device(found[0]))

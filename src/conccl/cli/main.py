@@ -12,6 +12,7 @@ import conccl
 from conccl.cli.analyze import analyze
 from conccl.cli.characterize import characterize
 from conccl.cli.devices import devices
+from conccl.cli.output import say, survive_encodings
 from conccl.cli.predict import predict
 from conccl.cli.sample import app as sample
 from conccl.cli.simulate import simulate
@@ -57,14 +58,12 @@ app.add_typer(sample, name="sample")
 
 def run() -> None:
     """Run the command line; expected errors become a message and their exit code."""
+    survive_encodings()
     try:
         app()
     except ConcclError as error:
-        print(f"conccl: error: {error}", file=sys.stderr)  # noqa: T201 (the one place)
+        say(f"conccl: error: {error}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        print("conccl: interrupted", file=sys.stderr)  # noqa: T201
+        say("conccl: interrupted")
         sys.exit(130)
-    except BrokenPipeError:  # the reader of our output (head, less) has gone
-        sys.stderr.close()
-        sys.exit(0)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from conccl.cli.output import Format, write_json
+from conccl.cli.output import Format, say, write_json, write_table
 from conccl.core.errors import InputError
 
 
@@ -49,16 +49,14 @@ def predict(
             }
         )
     else:
-        from rich.console import Console  # noqa: PLC0415
-
         from conccl.report.costs import render_predictions  # noqa: PLC0415
 
-        Console().print(render_predictions(predictions))
+        write_table(render_predictions(predictions))
     problems = [prediction.problem for prediction in predictions if prediction.problem]
     for problem in problems[:20]:
-        typer.echo(f"conccl: {problem}", err=True)
+        say(f"conccl: {problem}")
     if problems:
-        typer.echo(f"conccl: {len(problems)} of {len(predictions)} rows could not be predicted.", err=True)
+        say(f"conccl: {len(problems)} of {len(predictions)} rows could not be predicted.")
         raise typer.Exit(2)
 
 

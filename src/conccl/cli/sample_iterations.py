@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from conccl.cli.output import Format, write_json
+from conccl.cli.output import Format, write_json, write_table
 
 
 def iterations(
@@ -42,8 +42,6 @@ def iterations(
 
         write_json(iterations_document(found))
     else:
-        from rich.console import Console  # noqa: PLC0415
-
         from conccl.report.sampling import render_iterations  # noqa: PLC0415
 
-        Console().print(render_iterations(found, baselines=baselines))
+        write_table(render_iterations(found, baselines=baselines))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from conccl.cli.output import Format, write_json
+from conccl.cli.output import Format, write_json, write_table
 from conccl.core.errors import InputError
 
 
@@ -38,8 +38,6 @@ def kernels(
 
         write_json(kernels_document(sample, device=rows.device))
     else:
-        from rich.console import Console  # noqa: PLC0415
-
         from conccl.report.sampling import render_kernels  # noqa: PLC0415
 
-        Console().print(render_kernels(sample))
+        write_table(render_kernels(sample))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conccl.cli.output import Format, write_json
+from conccl.cli.output import Format, write_json, write_table
 from conccl.cli.spread import (
     AttentionName,
     Dp,
@@ -121,6 +121,4 @@ def _print(workload: Workload, found: list[tuple[Variation, Iteration]], *, form
             whole["variations"] = documents
         write_json(whole)
         return
-    from rich.console import Console  # noqa: PLC0415
-
-    Console().print(render_iterations(workload, [(v.name, v.device, i) for v, i in found]))
+    write_table(render_iterations(workload, [(v.name, v.device, i) for v, i in found]))

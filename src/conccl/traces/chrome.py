@@ -17,10 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from conccl.core.errors import TraceError
 from conccl.core.files import write_file
 from conccl.core.timeline import Activity, Timeline, Times
 from conccl.traces.breakdown import sides_of
+from conccl.traces.metadata import PRODUCER
 from conccl.traces.states import STATE_LABELS, states_of
+from conccl.traces.unpacking import open_bytes
 
 _OVERLAP = "overlap"
 _STEP = "gpu_user_annotation"
@@ -77,6 +80,17 @@ def step_track(*, rank: int, names: Sequence[str], start_ns: Times, end_ns: Time
     return Track(rank=rank, label="steps", names=names, start_ns=start_ns, end_ns=end_ns, category=_STEP)
 
 
+def is_other_s(path: Path, /) -> bool:
+    """Whether a file with content stands there that `write_chrome` did not write."""
+    try:
+        if not path.is_file() or not path.stat().st_size:
+            return False
+        with open_bytes(str(path)) as stream:
+            return not stream.read(len(PRODUCER)).startswith(PRODUCER)
+    except (OSError, TraceError):
+        return True
+
+
 def _overlap_of(timeline: Timeline, rank: int) -> Iterator[Track]:
     states = states_of(
         sides_of(timeline), start_ns=int(timeline.start_ns.min()), end_ns=int(timeline.end_ns.max())
@@ -86,7 +100,7 @@ def _overlap_of(timeline: Timeline, rank: int) -> Iterator[Track]:
 
 def _document(timeline: Timeline, tracks: Sequence[Track]) -> Iterator[bytes]:
     head = {"schemaVersion": 1, "displayTimeUnit": "ns", **_distributed(timeline)}
-    yield json.dumps(head)[:-1].encode() + b',"traceEvents":[\n'
+    yield PRODUCER + b"," + json.dumps(head)[1:-1].encode() + b',"traceEvents":[\n'
     threads = _track_threads(tracks)
     yield ",\n".join(_metadata(timeline, tracks, threads)).encode()
     for track, thread in zip(tracks, threads, strict=True):

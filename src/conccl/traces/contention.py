@@ -69,7 +69,7 @@ def slowdowns(timeline: Timeline, /, *, every: Sides, rank: int, nbytes: Times, 
         )
         kernels += ((count + each, kernel) for each, kernel in of_side)
         count += len(found.rate)
-    kernels.sort(key=lambda entry: -1 if entry[1].excess_ns is None else entry[1].excess_ns, reverse=True)
+    kernels.sort(key=lambda entry: (entry[1].excess_ns is not None, entry[1].excess_ns or 0), reverse=True)
     return Slowdowns(
         rate=rate,
         group=group,

@@ -17,6 +17,9 @@ NESTING = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 MOST_RANKS = 1 << 20
 """No job has more; beyond, a rank or world size is garbage."""
 
+PRODUCER = b'{"otherData": {"producer": "conccl"}'
+"""How what conccl writes begins; Chrome's format has that key for such."""
+
 _DISTRIBUTED_INFO = re.compile(rb'"distributedInfo"\s*:\s*')
 _RANK = re.compile(rb'"rank"\s*:\s*"?(\d{1,7})\b')
 _WORLD_SIZE = re.compile(rb'"world_size"\s*:\s*"?(\d{1,7})\b')
@@ -40,6 +43,8 @@ class Metadata:
     """Ranks of each process group, by the group's name."""
     devices: dict[str, DeviceProperties] = field(default_factory=dict)
     """By index."""
+    derived: bool = False
+    """conccl wrote it itself, from other traces or a simulation."""
 
 
 class _TopLevel(msgspec.Struct):
@@ -68,7 +73,8 @@ def parse_metadata(text: bytes, /) -> Metadata | None:
 
 
 def scan_prefix(text: bytes, /) -> Metadata:
-    """Rank and world size in the first part of a trace's text, which may break off anywhere."""
+    """Rank, world size and origin in the first part of a trace's text, which may break off anywhere."""
+    derived = text.startswith(PRODUCER)
     for key in _DISTRIBUTED_INFO.finditer(text):
         if depth_at(text, key.start()) != 1:
             continue
@@ -76,12 +82,13 @@ def scan_prefix(text: bytes, /) -> Metadata:
         rank, world_size = _RANK.search(info), _WORLD_SIZE.search(info)
         end = info.find(b"}")
         if rank is not None and 0 <= end < rank.start():
-            return Metadata()
+            break
         return Metadata(
             rank=_rank_count(int(rank[1])) if rank else None,
             world_size=_rank_count(int(world_size[1])) if world_size else None,
+            derived=derived,
         )
-    return Metadata()
+    return Metadata(derived=derived)
 
 
 def scan_suffix(text: bytes, /) -> Metadata:

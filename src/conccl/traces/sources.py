@@ -74,6 +74,7 @@ def find_traces(
     ``ranks`` gives ranks explicitly: one a file, in the order found, or by a file's name or path. Otherwise
     the rank is what the trace says (distributedInfo), else what its name says, else its place in the order. A
     path without any trace, an unreadable file and a second trace of a rank become problems; others go on.
+    What conccl itself wrote for Perfetto is a trace only where there is nothing else.
     """
     problems: list[TraceError] = []
     candidates: list[_Candidate] = []
@@ -81,6 +82,8 @@ def find_traces(
         with _noted(problems):
             for file in _files_of(str(path), problems):
                 candidates += _candidates_of(file, problems)
+    recorded = [each for each in candidates if not each.metadata.derived]
+    candidates = recorded or candidates  # what we wrote from them says nothing more
     # Members of an archive may share a name.
     unique = {(os.path.realpath(each.path), each.offset): each for each in reversed(candidates)}
     ranked = _assign(list(reversed(unique.values())), ranks=ranks)
