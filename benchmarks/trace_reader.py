@@ -9,7 +9,7 @@ an environment of its own, made like this:
     .bench-venv/bin/pip install HolisticTraceAnalysis==0.5.0 'pandas<3'
 
 Runs alternate, so that both meet the same noise. Memory is the greatest sum, over the moments sampled, of the
-resident sets of all processes that were started (pages that they share count for each); PSS counts each once.
+resident sets of all processes that were started; pages that they share count for each.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ print(overlap.to_json(orient="records"))
 """
 RANK = re.compile(rb'("distributedInfo": \{"backend": "nccl", "rank": )\d+(, "world_size": )\d+')
 NUMBERS = re.compile(rb'("ts": |"correlation": |"id": |"External id": )(\d+)')
-SAMPLE_S = 0.02
+PEERS = ("hta", "conccl")
+SAMPLE_S = 0.05
+PAGE = resource.getpagesize()
 
 
 def main() -> None:
@@ -60,7 +62,7 @@ def main() -> None:
         for ranks in arguments.ranks:
             traces = copies(text, Path(folder) / str(ranks), ranks=ranks)
             for run in range(arguments.runs):
-                for peer in ("hta", "conccl") if ranks in arguments.hta_ranks else ("conccl",):
+                for peer in PEERS if ranks in arguments.hta_ranks else PEERS[1:]:
                     result = measure(command(peer, traces, arguments.hta_python))
                     check(peer, result.pop("output"), ranks=ranks)
                     note(report, {"peer": peer, "case": f"{ranks} ranks", "run": run, **result})
@@ -133,11 +135,10 @@ def measure(words: list[str]) -> dict[str, Any]:
     began = time.perf_counter()
     output = tempfile.TemporaryFile("w+")  # noqa: SIM115 (read below, gone with the function)
     process = subprocess.Popen(words, stdout=output, stderr=subprocess.DEVNULL)
-    peak_rss = peak_pss = processes = samples = 0
+    peak = processes = samples = 0
     while process.poll() is None:
         sizes = [memory(pid) for pid in tree(process.pid)]
-        peak_rss = max(peak_rss, sum(rss for rss, _ in sizes))
-        peak_pss = max(peak_pss, sum(pss for _, pss in sizes))
+        peak = max(peak, sum(sizes))
         processes = max(processes, len(sizes))
         samples += 1
         time.sleep(SAMPLE_S)
@@ -148,8 +149,7 @@ def measure(words: list[str]) -> dict[str, Any]:
     return {
         "wall_s": round(wall, 3),
         "cpu_s": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 3),
-        "peak_rss_mib": peak_rss >> 20,
-        "peak_pss_mib": peak_pss >> 20,
+        "peak_mib": peak >> 20,
         "processes": processes,
         "samples": samples,
         "load": os.getloadavg()[0],
@@ -168,37 +168,32 @@ def tree(root: int) -> Iterator[int]:
         return
 
 
-def memory(pid: int) -> tuple[int, int]:
-    """Resident and proportional set of a process in bytes; nothing where it has just ended."""
+def memory(pid: int) -> int:
+    """Resident bytes of a process; none where it has just ended."""
     try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
     except OSError:
-        return 0, 0
-    sizes = {line.split(":")[0]: int(line.split()[1]) << 10 for line in text.splitlines()[1:]}
-    return sizes.get("Rss", 0), sizes.get("Pss", 0)
+        return 0
 
 
 def medians(runs: list[dict[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for case in dict.fromkeys(run["case"] for run in runs):
-        for peer in ("hta", "conccl"):
+        for peer in PEERS:
             of_both = [run for run in runs if run["case"] == case and run["peer"] == peer]
             if of_both:
                 found.setdefault(case, {})[peer] = {
                     key: statistics.median(run[key] for run in of_both)
-                    for key in ("wall_s", "cpu_s", "peak_rss_mib", "peak_pss_mib", "processes")
+                    for key in ("wall_s", "cpu_s", "peak_mib", "processes")
                 }
         both = found[case]
         if "hta" in both:
-            paired = zip(
-                [run for run in runs if run["case"] == case and run["peer"] == "hta"],
-                [run for run in runs if run["case"] == case and run["peer"] == "conccl"],
-                strict=True,
+            hta, ours = (
+                [run for run in runs if (run["case"], run["peer"]) == (case, peer)] for peer in PEERS
             )
             both["median ratio of paired runs"] = {
-                key: round(statistics.median(hta[key] / ours[key] for hta, ours in paired_again), 2)
-                for paired_again in [list(paired)]
-                for key in ("wall_s", "cpu_s", "peak_rss_mib", "peak_pss_mib")
+                key: round(statistics.median(a[key] / b[key] for a, b in zip(hta, ours, strict=True)), 2)
+                for key in ("wall_s", "cpu_s", "peak_mib")
             }
     return found
 

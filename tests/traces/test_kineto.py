@@ -537,6 +537,13 @@ def test_odd_times(
     assert bool(trace.warnings) == (kept == 0)
 
 
+def test_a_row_of_hours_is_kept_and_told(path: Path) -> None:
+    trace = read_one(path, [kernel("good", 1, 1), kernel("endless", 5, 7_200_000_000)])
+    assert trace.health.longest_ns == 7_200_000_000_000
+    (warning,) = trace.warnings
+    assert "the longest GPU row lasts 7200 s" in warning
+
+
 def test_a_row_without_any_duration_is_left_out(path: Path) -> None:
     row = kernel("odd", 5, 1)
     del row["dur"]

@@ -8,6 +8,7 @@ import numpy as np
 
 from conccl.core.errors import TraceError
 from conccl.core.timeline import Clock, Ids, Lane, Mask, Timeline, Times
+from conccl.core.units import SECOND
 from conccl.traces.classify import HostCopies
 from conccl.traces.columns import renumbered
 from conccl.traces.gpu_rows import GpuRows
@@ -19,6 +20,9 @@ from conccl.traces.rows import Rows, linked_rows
 from conccl.traces.rules import Rules
 from conccl.traces.serial import SerialRows, make_serial
 from conccl.traces.trace import Annotations, Health, RankSource, Step, Trace
+
+SUSPICIOUS_NS = 60 * SECOND
+"""No kernel of a step lasts a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -176,6 +180,7 @@ def _health(parts: _Parts, timeline: Timeline, serial: SerialRows) -> Health:
         overlapping_rows=serial.overlapping_rows,
         clipped_ns=serial.clipped_ns,
         zero_rows=int((timeline.duration_ns == 0).sum()),
+        longest_ns=int(timeline.duration_ns.max()),
         negative_rows=rows.negative_rows,
         bad_time_rows=rows.bad_time_rows,
         unlinked_rows=int((timeline.columns["launch_ns"] < 0).sum()),
@@ -202,6 +207,8 @@ def _warnings(source: Source, health: Health, *, alone: bool) -> tuple[str, ...]
         ),
         f"{health.overlapping_rows} rows had not ended when the next on their stream began:"
         f" {health.clipped_ns} ns were cut off": health.clipped_ns > 0,
+        f"the longest GPU row lasts {health.longest_ns / SECOND:.0f} s: its end may be garbage, and with it"
+        " every share of the span": health.longest_ns > SUSPICIOUS_NS,
         "the file holds several GPUs: they are kept apart": not alone,
     }
     return tuple(text for text, holds in said.items() if holds)

@@ -111,6 +111,8 @@ class Health:
     """Rows with a negative duration: dropped."""
     bad_time_rows: int = 0
     """Rows whose times are no finite numbers, or beyond a century: dropped."""
+    longest_ns: int = 0
+    """The longest row's duration."""
     unlinked_rows: int = 0
     """Rows whose launch is not in the trace, so that their step is not known."""
     graph_rows: int = 0
