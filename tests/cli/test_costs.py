@@ -90,6 +90,7 @@ def test_predict_answers_with_nan_as_null(tmp_path):
         ("[]", "has no rows"),
         ('"x"', "has no rows"),
         ("[1", "is not JSON"),
+        ("[" * 5_000, "is not JSON"),
     ],
 )
 def test_files_that_hold_no_rows(tmp_path, content, said):
@@ -104,3 +105,27 @@ def test_a_file_that_is_not_there(tmp_path):
     result = run("predict", str(tmp_path / "none.json"), "--device", "h200-sxm")
     assert isinstance(result.exception, InputError)
     assert "cannot read" in str(result.exception)
+
+
+@pytest.mark.parametrize("size", [1e300, 10**30, 1 << 63])
+def test_a_size_beyond_reason_loses_no_other_row(tmp_path, size):
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps([ROW, {"m": size, "n": size, "k": size}]))
+    result = run("predict", str(path), "--device", "h200-sxm", "--format", "json")
+    assert result.exit_code == 2
+    rows = json.loads(result.stdout)["rows"]
+    assert rows[0]["predicted_us"] > 0
+    assert "nothing has more than" in rows[1]["error"]
+
+
+def test_bytes_take_suffixes(tmp_path):
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps([ROW | {"nbytes": "1M"}, ROW | {"nbytes": 1 << 20}]))
+    result = run("predict", str(path), "--device", "h200-sxm", "--format", "json")
+    first, second = (row["predicted_us"] for row in json.loads(result.stdout)["rows"])
+    assert first == second > 0
+
+
+def test_a_setting_without_a_device_is_not_dropped():
+    result = run("devices", "--set", "device.sm_count=5")
+    assert "Name it" in str(result.exception)

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from conccl.cli.main import app
 from conccl.core.errors import InputError, TraceError
+from made_kineto import kernel, text_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "overlap_step" / "ce.pt.trace.json.gz"
 
@@ -60,6 +61,7 @@ def test_iterations_by_another_statistic(log: Path, stat: Path) -> None:
 def test_kernels_as_json() -> None:
     document = json.loads(run("kernels", EXAMPLE, "--most", 20, "--format", "json"))
     assert document["schema"] == "conccl.sample.kernels/1"
+    assert document["executor"] == "trace"
     assert len(document["kernels"]) <= 20
     assert sum(kernel["weight"] for kernel in document["kernels"]) == document["of"]
     assert document["error_percent"] < 1
@@ -75,7 +77,9 @@ def test_kernels_as_a_table() -> None:
         (["iterations", "{log}"], "no statistic"),
         (["iterations", "{log}", "--stat", "{stat}", "--by", "tim"], "Did you mean time_ms"),
         (["iterations", "missing.csv"], "cannot read"),
+        (["iterations", "{log}", "--stat", "{stat}", "--by", ""], "unknown statistic ''"),
         (["kernels", "{example}", "--rank", "7"], "no rank 7"),
+        (["kernels", "{example}", "--most", "0"], "give 1 or more"),
     ],
 )
 def test_bad_input_is_explained(log: Path, stat: Path, arguments: list[str], message: str) -> None:
@@ -88,3 +92,19 @@ def test_bad_input_is_explained(log: Path, stat: Path, arguments: list[str], mes
 def test_no_trace_there(tmp_path: Path) -> None:
     with pytest.raises(TraceError):
         CliRunner().invoke(app, ["sample", "kernels", str(tmp_path)], catch_exceptions=False)
+
+
+def test_ranks_are_those_of_analyze_and_bad_files_lose_no_other(tmp_path: Path) -> None:
+    """The file of rank 0 is broken; that of rank 1 breaks off and holds a second GPU, which is rank 2."""
+    (tmp_path / "rank-0.json").write_text("no trace")
+    events = [kernel("a", 1, 5), kernel("a", 9, 5), kernel("b", 1, 7, device=1)]
+    (tmp_path / "rank-1.json").write_bytes(text_of(events)[:-3])
+    for arguments, duration_ns in (([], 10_000), (["--rank", "1"], 10_000), (["--rank", "2"], 7_000)):
+        result = CliRunner().invoke(app, ["sample", "kernels", str(tmp_path), "--format", "json", *arguments])
+        assert json.loads(result.stdout)["actual_ns"] == duration_ns
+        assert "what came before was read" in result.stderr
+        told = "rank-0.json (byte 0): not JSON" in result.stderr
+        assert result.exit_code == (2 if told else 0)
+        assert told == (arguments != ["--rank", "1"])
+    with pytest.raises(TraceError, match="not JSON"):
+        CliRunner().invoke(app, ["sample", "kernels", str(tmp_path), "--rank", "0"], catch_exceptions=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -58,6 +59,10 @@ def test_statistics_come_by_length(tmp_path: Path) -> None:
         ("iteration,length\n0,nan\n", "must be finite"),
         ("iteration,length\n0,inf\n", "must be finite"),
         ("iteration,length\n0,1\n0,2\n", "iteration 0 stands 2 times"),
+        ("iteration,length\n0,1e300\n", "row 1: length is 1e.300. It must be finite, 1e.100 at most"),
+        ("iteration,length\n0,9223372036854775807\n", r"row 1: length is .*below 2\^53"),
+        ("length,length\n1,2\n", "several columns 'length'"),
+        ("length,t\n1,5\n2,x\n", "row 2: t is 'x'. It must be a number"),
         ("iteration,length\n0\n", "line 2 has 1 cells; the header has 2"),
     ],
 )
@@ -93,15 +98,32 @@ def test_files_that_are_not_read(tmp_path: Path, name: str) -> None:
         read_log(tmp_path / name)
 
 
+def _saved(*array: np.ndarray, **arrays: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    (np.savez if arrays else np.save)(file, *array, **arrays)
+    return file.getvalue()
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
-    [("a.npy", b"nonsense"), ("a.jsonl", b"{"), ("a.jsonl", b"[1]\n"), ("a.csv", b"\xff\xfe\x00")],
+    [
+        *(("a.npy", b"nonsense"), ("a.npz", b"PK\x03\x04junk"), ("a.npy", _saved(np.array(5)))),
+        ("a.npz", _saved(length=np.arange(1, 9), time_ms=np.arange(5))),
+        *(("a.jsonl", b"{"), ("a.jsonl", b"[1]\n"), ("a.jsonl", b"[" * 5_000)),
+        ("a.csv", b"\xff\xfe\x00"),
+    ],
 )
 def test_broken_files(tmp_path: Path, name: str, data: bytes) -> None:
     path = tmp_path / name
     path.write_bytes(data)
     with pytest.raises(InputError):
         read_log(path)
+
+
+def test_columns_without_a_number_are_notes(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("iteration,length,note,time_ms\n5,8,warm-up,1\n6,9,,2\n")
+    assert list(read_log(path).statistics) == ["time_ms"]
 
 
 def test_gaps_in_iterations_are_kept(tmp_path: Path) -> None:

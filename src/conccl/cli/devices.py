@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from conccl.cli.output import Format, write_json, write_table
+from conccl.core.errors import InputError
 
 
 def devices(
@@ -20,6 +21,8 @@ def devices(
     from conccl.costs.catalogue import device_names, fields_of, load_device, with_fields  # noqa: PLC0415
     from conccl.costs.fields import parse_settings  # noqa: PLC0415
 
+    if name is None and settings:
+        raise InputError("--set changes one device. Name it: conccl devices NAME --set device.FIELD=VALUE.")
     if name is None:
         found = [load_device(known) for known in device_names()]
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,7 +70,7 @@ def read_rows(path: Path, /) -> list[Any]:
         raise InputError(
             f"cannot read {path}: {error.strerror or error}. Give a JSON file of rows."
         ) from error
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, RecursionError, zlib.error) as error:
         raise InputError(f"{path} is not JSON: {error}.") from error
     rows = document.get("rows") if isinstance(document, dict) else document
     if not isinstance(rows, list) or not rows:

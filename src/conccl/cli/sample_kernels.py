@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from conccl.cli.output import Format, write_json, write_table
+from conccl.cli.output import Format, say, write_json, write_table
 from conccl.core.errors import InputError
 
 
@@ -41,3 +41,9 @@ def kernels(
         from conccl.report.sampling import render_kernels  # noqa: PLC0415
 
         write_table(render_kernels(sample))
+    for warning in rows.warnings:
+        say(f"conccl: rank {rows.rank}: {warning}")
+    for problem in rows.problems:
+        say(f"conccl: not read: {problem}")
+    if rows.problems:
+        raise typer.Exit(2)

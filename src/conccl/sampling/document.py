@@ -14,6 +14,8 @@ def iterations_document(study: Study, /) -> dict[str, Any]:
     chosen = next(p for p in study.selection.projections if p.statistic == study.statistic)
     return {
         "schema": "conccl.sample.iterations/1",
+        "executor": "trace",
+        "device": None,
         "statistic": study.statistic,
         "iterations": study.selection.iterations,
         "lengths": study.selection.lengths,

@@ -85,6 +85,8 @@ def sample_kernels(
         raise InputError("no kernels to choose from. Give a trace or run with at least one.")
     if not 0 < error_percent < 100:
         raise InputError(f"an error of {error_percent} % was asked for; give one above 0 and below 100.")
+    if most is not None and most < 1:
+        raise InputError(f"{most} kernels at most were asked for; give 1 or more.")
     durations = np.asarray(durations_ns, dtype=np.float64)
     if (durations < 0).any():
         raise InputError(f"a kernel of {durations.min():g} ns. Durations are never negative.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,12 @@ from conccl.core.errors import InputError, MissingExtraError
 
 Values = npt.NDArray[np.float64]
 Lengths = npt.NDArray[np.int64]
+
+LARGEST = 1e100
+"""Of a number in a table: sums and squares of larger ones overflow."""
+
+LARGEST_WHOLE = 1 << 53
+"""Up to here a double holds every whole number."""
 
 LENGTH_COLUMNS = "length, or several columns whose names begin with length"
 
@@ -78,7 +85,9 @@ def read_log(path: Path, /) -> IterationLog:
     statistics = {
         name: values[order]
         for name, values in (
-            (n, numbers(c, path=path, column=n)) for n, c in columns.items() if n not in names
+            (n, numbers(c, path=path, column=n))
+            for n, c in columns.items()
+            if n not in names and any(map(_is_number, c))  # others are notes
         )
         if name != "iteration"
     }
@@ -160,13 +169,17 @@ def read_columns(path: Path, /) -> dict[str, Sequence[Any]]:
     if reader is None:
         raise InputError(f"{path}: {path.suffix or 'no ending'} is not read. Give {', '.join(readers)}.")
     try:
-        return reader(path)
+        columns = reader(path)
     except OSError as error:
         raise InputError(
             f"cannot read {path}: {error.strerror or error}. Give a file that you may read."
         ) from error
-    except (ValueError, csv.Error) as error:
+    except (ValueError, TypeError, RecursionError, csv.Error, zipfile.BadZipFile) as error:
         raise InputError(f"{path} is not a table of the kind its name says ({error}).") from error
+    if len({len(cells) for cells in columns.values()}) > 1:
+        sizes = ", ".join(f"{name} {len(cells)}" for name, cells in columns.items())
+        raise InputError(f"{path} has columns of different lengths ({sizes}). Give each as many rows.")
+    return columns
 
 
 def _read_csv(path: Path) -> dict[str, Sequence[Any]]:
@@ -175,6 +188,8 @@ def _read_csv(path: Path) -> dict[str, Sequence[Any]]:
     if not rows:
         raise InputError(f"{path} is empty. Give a header line and one row an iteration.")
     header = [name.strip() for name in rows[0]]
+    if twice := sorted({name for name in header if header.count(name) > 1}):
+        raise InputError(f"{path} has several columns {twice[0]!r}. Name each differently.")
     body = [row for row in rows[1:] if row]
     for number, row in enumerate(body, start=2):
         if len(row) != len(header):
@@ -205,14 +220,15 @@ def _read_parquet(path: Path) -> dict[str, Sequence[Any]]:
 
 
 def _read_numpy(path: Path) -> dict[str, Sequence[Any]]:
-    loaded = np.load(path, allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
-        if loaded.dtype.names:
-            return {name: loaded[name].tolist() for name in loaded.dtype.names}
-        table = loaded.reshape(len(loaded), -1)
-        names = ["length"] if table.shape[1] == 1 else [f"length_{index}" for index in range(table.shape[1])]
-        return {name: table[:, index].tolist() for index, name in enumerate(names)}
-    return {name: loaded[name].tolist() for name in loaded.files}
+    with path.open("rb") as file:
+        loaded = np.load(file, allow_pickle=False)
+        if not isinstance(loaded, np.ndarray):
+            return {name: loaded[name].tolist() for name in loaded.files}
+    if loaded.dtype.names:
+        return {name: loaded[name].tolist() for name in loaded.dtype.names}
+    table = loaded.reshape(len(loaded), -1)
+    names = ["length"] if table.shape[1] == 1 else [f"length_{index}" for index in range(table.shape[1])]
+    return {name: table[:, index].tolist() for index, name in enumerate(names)}
 
 
 def numbers(cells: Iterable[Any], /, *, path: Path, column: str) -> Values:
@@ -221,12 +237,23 @@ def numbers(cells: Iterable[Any], /, *, path: Path, column: str) -> Values:
     for row, cell in enumerate(cells):
         try:
             values[row] = float(cell)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InputError(f"{path} row {row + 1}: {column} is {cell!r}. It must be a number.") from None
-    if not np.isfinite(values).all():
-        row = int(np.argmin(np.isfinite(values)))
-        raise InputError(f"{path} row {row + 1}: {column} is {values[row]}. It must be finite.")
+    good = np.abs(values) <= LARGEST
+    if not good.all():
+        row = int(np.argmin(good))
+        raise InputError(
+            f"{path} row {row + 1}: {column} is {values[row]}. It must be finite, {LARGEST:g} at most."
+        )
     return values
+
+
+def _is_number(cell: Any) -> bool:
+    try:
+        float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
 
 
 def whole_numbers(cells: Iterable[Any], /, *, path: Path, column: str) -> Lengths:
@@ -235,4 +262,7 @@ def whole_numbers(cells: Iterable[Any], /, *, path: Path, column: str) -> Length
     if (values != np.round(values)).any():
         row = int(np.argmax(values != np.round(values)))
         raise InputError(f"{path} row {row + 1}: {column} is {values[row]:g}. It must be a whole number.")
+    if (np.abs(values) > LARGEST_WHOLE).any():
+        row = int(np.argmax(np.abs(values) > LARGEST_WHOLE))
+        raise InputError(f"{path} row {row + 1}: {column} is {values[row]:g}. It must be below 2^53.")
     return values.astype(np.int64)

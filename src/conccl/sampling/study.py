@@ -29,7 +29,7 @@ def study(
         run = with_statistics(run, statistics)
     if not run.statistics:
         raise InputError(f"{log} has no statistic beside the length. Give --stat FILE: length,time_ms.")
-    statistic = choose_by or next(iter(run.statistics))
+    statistic = next(iter(run.statistics)) if choose_by is None else choose_by
     if statistic not in run.statistics:
         raise UnknownNameError(kind="statistic", name=statistic, known=run.statistics)
     selection = select(run, statistic=statistic, error_percent=error_percent)

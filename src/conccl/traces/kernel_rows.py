@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from conccl.core.errors import InputError
+from conccl.core.errors import InputError, TraceError
 from conccl.core.timeline import Activity, Times
 from conccl.traces.kineto import read_trace
+from conccl.traces.reading import read_traces
 from conccl.traces.rules import load_rules
 from conccl.traces.sources import find_traces
+from conccl.traces.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,29 +25,50 @@ class KernelRows:
     durations_ns: Times
     device: str | None
     rank: int
+    warnings: tuple[str, ...] = ()
+    """What was odd about the trace, as that it breaks off."""
+    problems: tuple[TraceError, ...] = ()
+    """Files that came before it and could not be read."""
 
 
 def kernel_rows(paths: Sequence[Path], /, *, rank: int | None = None) -> KernelRows:
-    """The kernels of the rank asked for, or of the first one; copies and memsets are left out."""
+    """The kernels of the rank asked for, or of the first that can be read; copies and memsets are left out.
+
+    Ranks are numbered as `conccl.traces.reading.read_traces` does, so that second GPUs of a file have theirs.
+    """
     sources = find_traces(paths)
-    if not sources.files and sources.problems:
-        raise sources.problems[0]
     rules = load_rules(None)
-    seen: list[int] = []
-    for file in sources.files:
-        for trace in read_trace(file, rules=rules):
-            if rank is None or trace.rank == rank:
-                timeline = trace.timeline.where(trace.timeline.activity != Activity.COPY)
-                variant = timeline.columns["variant"]
-                names = tuple(
-                    f"{timeline.names[name]} #{kind}"
-                    for name, kind in zip(timeline.name_id, variant, strict=True)
-                )
-                return KernelRows(
-                    names=names,
-                    durations_ns=np.asarray(timeline.duration_ns),
-                    device=trace.device_name,
-                    rank=trace.rank,
-                )
-            seen.append(trace.rank)
-    raise InputError(f"no rank {rank} in the traces; they hold {', '.join(map(str, seen)) or 'none'}.")
+    problems = list(sources.problems)
+    for file in [file for file in sources.files if rank in (None, file.rank)]:
+        try:
+            traces = read_trace(file, rules=rules)
+        except TraceError as error:
+            problems.append(error)
+            continue
+        if rank is None or traces[0].rank == rank:
+            return _rows(traces[0], problems)
+    if problems and (rank is None or not sources.files):
+        raise problems[0]
+    read = read_traces(paths, rules=rules)
+    for trace in read.traces:
+        if trace.rank == rank:
+            return _rows(trace, read.problems)
+    if problems:
+        raise problems[-1]
+    present = ", ".join(str(trace.rank) for trace in read.traces) or "none"
+    raise InputError(f"no rank {rank} in the traces; they hold {present}.")
+
+
+def _rows(trace: Trace, problems: Sequence[TraceError], /) -> KernelRows:
+    timeline = trace.timeline.where(trace.timeline.activity != Activity.COPY)
+    variant = timeline.columns["variant"]
+    return KernelRows(
+        names=tuple(
+            f"{timeline.names[name]} #{kind}" for name, kind in zip(timeline.name_id, variant, strict=True)
+        ),
+        durations_ns=np.asarray(timeline.duration_ns),
+        device=trace.device_name,
+        rank=trace.rank,
+        warnings=trace.warnings,
+        problems=tuple(problems),
+    )

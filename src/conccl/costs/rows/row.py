@@ -8,6 +8,10 @@ from typing import Any, TypeVar
 
 from conccl.core.errors import InputError, UnknownNameError
 from conccl.core.ops import DType, Op, Pass
+from conccl.core.units import parse_size
+
+LARGEST = 1 << 62
+"""Of a size; products of a few of these still have a floating-point value."""
 
 E = TypeVar("E", bound=enum.StrEnum)
 
@@ -24,6 +28,8 @@ class Row:
     def count(self, key: str, default: int | None = None, *, least: int = 1) -> int:
         """A whole number of 1 (or ``least``) or more."""
         value = self._values.get(key, default)
+        if key == "nbytes" and isinstance(value, str):
+            value = parse_size(value)
         if value is None:
             raise InputError(f"{key} is missing; {self.name} needs it (a whole number of {least} or more).")
         if (
@@ -33,6 +39,8 @@ class Row:
             or value < least
         ):
             raise InputError(f"{key} is {value!r}; it must be a whole number of {least} or more.")
+        if value > LARGEST:
+            raise InputError(f"{key} is {value:g}; nothing has more than {LARGEST:g}.")
         return int(value)
 
     def flag(self, key: str) -> bool:
