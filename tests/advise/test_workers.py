@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -120,3 +121,15 @@ def test_a_child_may_be_stopped_from_two_threads_at_once() -> None:
         for thread in threads:
             thread.join()
         assert child._process is None
+
+
+def test_an_interrupt_that_reaches_children_too_leaves_them_to_their_parent() -> None:
+    child = workers._begin()
+    assert child.stdin is not None
+    assert child.stdout is not None
+    for size in ("1K", "2K"):
+        workers._send(child.stdin, (parse_size, size))
+        assert pickle.load(child.stdout) == parse_size(size)
+        child.send_signal(signal.SIGINT)
+    workers._end(child)
+    assert child.returncode == -signal.SIGKILL

@@ -190,12 +190,16 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+_DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+"""A terminal interrupts children too, whatever they are at; this process ends them."""
+
+
 def _begin(module: str = "") -> subprocess.Popen[bytes]:
     # One thread each: the children share the cores, and numpy's thread pool costs start-up time.
     path = os.pathsep.join(entry for entry in sys.path if entry)
     environment = {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, "-c", f"from conccl.advise.workers import serve; serve({module!r})"],
+        [sys.executable, "-c", f"{_DEAF}; from conccl.advise.workers import serve; serve({module!r})"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment,
