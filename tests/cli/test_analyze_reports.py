@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from conccl.cli.main import app
+from made_kineto import kernel, text_of
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "overlap_step" / "ce.pt.trace.json.gz"
 
@@ -72,3 +73,21 @@ def test_what_was_written_for_perfetto_is_replaced_and_is_no_further_rank(tmp_pa
         CliRunner().invoke(app, ["analyze", str(tmp_path / "a.json"), "--format", "json"]).stdout
     )
     assert alone["ranks"][0]["span_ns"] == json.loads(first.stdout)["ranks"][0]["span_ns"]
+
+
+def test_ranks_survive_the_way_through_perfetto(tmp_path: Path):
+    """The busiest GPU of a file without a rank is not its first one, and rank 10 not the one behind 1."""
+    for rank in range(12):
+        events = [kernel("gemm", at, 1 + rank) for at in range(100, 100 + 100 * (1 + rank % 5), 100)]
+        text = text_of(events, distributedInfo={"rank": rank, "world_size": 12})
+        (tmp_path / f"{rank}.json").write_bytes(text)
+    page = tmp_path / "out" / "a.json"
+    before = json.loads(_json_of(tmp_path, "--perfetto", page))["ranks"]
+    after = json.loads(_json_of(page))["ranks"]
+    assert [(each["rank"], each["span_ns"]) for each in after] == [
+        (each["rank"], each["span_ns"]) for each in before
+    ]
+
+
+def _json_of(*arguments: str | Path) -> str:
+    return CliRunner().invoke(app, ["analyze", *map(str, arguments), "--format", "json"]).stdout

@@ -131,7 +131,7 @@ def test_gpus_of_one_process_are_never_united(path: Path) -> None:
     assert [(trace.device, len(trace.timeline)) for trace in traces] == [("1", 2), ("0", 1)]
     assert all("several GPUs" in trace.warnings[0] for trace in traces)
     read = read_traces([path])
-    assert [(trace.rank, trace.device) for trace in read.traces] == [(0, "1"), (1, "0")]
+    assert [(trace.rank, trace.device) for trace in read.traces] == [(0, "0"), (1, "1")]
     assert {lane.rank for lane in read.traces[1].timeline.lanes} == {1}
     assert len(read.warnings) == 1
 

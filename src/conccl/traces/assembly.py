@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +44,7 @@ class Source:
 
 
 def assemble(source: Source, /, *, rules: Rules, host_copies: HostCopies) -> tuple[Trace, ...]:
-    """One trace for each GPU with rows, the busiest first."""
+    """One trace a GPU with rows: the busiest first, or by number where nothing says the file's rank."""
     rows = linked_rows(
         source.gpu, source.host, groups=source.metadata.groups, rules=rules, host_copies=host_copies
     )
@@ -56,9 +57,16 @@ def assemble(source: Source, /, *, rules: Rules, host_copies: HostCopies) -> tup
     number = numbers[rows.lane]
     counts = np.bincount(number, minlength=len(devices))
     used = [index for index in np.argsort(-counts, kind="stable") if counts[index]]
+    if source.metadata.rank is None and source.rank_source is RankSource.ORDER:
+        used.sort(key=lambda index: _natural(str(devices[index])))
     return tuple(
         _trace_of_device(parts, str(devices[index]), number == index, alone=len(used) == 1) for index in used
     )
+
+
+def _natural(text: str, /) -> list[tuple[int, str]]:
+    """A key by which 2 comes before 10, as people number GPUs."""
+    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d{1,18})", text)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -18,7 +18,9 @@ from conccl.traces.unpacking import Bytes, open_bytes
 def read_trace(
     file: TraceFile, /, *, rules: Rules | None = None, host_copies: HostCopies = HostCopies.COPY
 ) -> tuple[Trace, ...]:
-    """The traces in a file, one for each GPU with rows, the busiest first; GPUs are never united.
+    """The traces in a file, one for each GPU with rows; GPUs are never united.
+
+    The busiest comes first, or the first by number where nothing says which rank the file is.
 
     Raises `TraceError` where nothing can be read. A file that breaks off yields what came before, marked so.
     """
