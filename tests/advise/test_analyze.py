@@ -136,6 +136,14 @@ def test_missing_ranks_are_named(tmp_path: Path) -> None:
     assert any("4 of 6 ranks are missing here (0, 2-3, 5)" in warning for warning in found.warnings)
 
 
+@pytest.mark.parametrize(("world_size", "ranks"), [(2, 2), (4, None), (None, None)])
+def test_a_call_of_all_ranks_has_that_many(tmp_path: Path, world_size: int | None, ranks: int | None) -> None:
+    write_kineto(tmp_path / "a.json", step_rows(), rank=0, world_size=world_size)
+    write_kineto(tmp_path / "b.json", step_rows(), rank=1, world_size=world_size)
+    (reduce,) = conccl.analyze(tmp_path).collectives
+    assert (reduce.matched, reduce.ranks) == (8, ranks)
+
+
 def test_a_world_size_below_the_ranks_is_not_believed(tmp_path: Path) -> None:
     write_kineto(tmp_path / "a.json", step_rows(), rank=3, world_size=2)
     found = conccl.analyze(tmp_path)

@@ -63,7 +63,7 @@ def join(
         missing_ranks=_missing({*ranks, *present}, world_size=world_size),
         ranks=tuple(each.analysis for each in findings),
         clock=clock,
-        collectives=summaries(calls, arrived, clocks_agree=clocks_agree(clock)),
+        collectives=summaries(calls, arrived, clocks_agree=clocks_agree(clock), world_size=world_size),
         stragglers=stragglers(arrived),
         contention=_costliest_first(
             (*(kernel for each in findings for kernel in each.contention), *transfers),

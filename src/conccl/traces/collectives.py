@@ -113,9 +113,12 @@ def stragglers(arrived: Arrivals, /) -> tuple[Straggler, ...]:
 
 
 def summaries(
-    ranks: Sequence[RankCalls], arrived: Arrivals, /, *, clocks_agree: bool
+    ranks: Sequence[RankCalls], arrived: Arrivals, /, *, clocks_agree: bool, world_size: int | None = None
 ) -> tuple[CollectiveSummary, ...]:
-    """One row for each collective (kernel, kind, group, bytes), the longest first."""
+    """One row for each collective (kernel, kind, group, bytes), the longest first.
+
+    Calls that all ranks of the world take part in have that many ranks, whatever their metadata leaves out.
+    """
     parts: dict[CallLabel, list[_Part]] = defaultdict(list)
     merged = _merged_labels({label for calls in ranks for label in calls.labels})
     for calls in ranks:
@@ -125,7 +128,7 @@ def summaries(
             if len(rows):
                 parts[merged[label]].append(_part(calls, label, rows, split=split, arrived=arrived))
     found = [
-        _summary(label, members, arrived=arrived, clocks_agree=clocks_agree)
+        _summary(label, members, arrived=arrived, clocks_agree=clocks_agree, world_size=world_size)
         for label, members in parts.items()
     ]
     return tuple(sorted(found, key=lambda summary: (-summary.duration_ns, summary.name)))
@@ -174,13 +177,21 @@ def _part(calls: RankCalls, label: CallLabel, rows: Rows, /, *, split: Waiting, 
 
 
 def _summary(
-    label: CallLabel, parts: Sequence[_Part], /, *, arrived: Arrivals, clocks_agree: bool
+    label: CallLabel,
+    parts: Sequence[_Part],
+    /,
+    *,
+    arrived: Arrivals,
+    clocks_agree: bool,
+    world_size: int | None,
 ) -> CollectiveSummary:
     ranks = len({part.rank for part in parts})
     matched = sum(len(part.matches) for part in parts)
     met = np.unique(np.concatenate([part.matches for part in parts]))
     transfer = sum(part.transfer_ns for part in parts)
     size = label.group_size or (len(label.group_ranks) if label.group_ranks else None)
+    if size is None and matched and (arrived.members[met] == world_size).all():
+        size = world_size
     algbw = busbw = None
     if transfer and all(part.nbytes for part in parts):
         nbytes = sum((part.nbytes or 0) * len(part.matches) for part in parts)
