@@ -92,16 +92,21 @@ class Autocast:
         return handler
 
     def _lower(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        target = torch.get_autocast_dtype("cuda")
-        return self._cast(args, target), {key: self._cast(value, target) for key, value in kwargs.items()}
+        return self._all_cast(args, kwargs, torch.get_autocast_dtype("cuda"))
 
     def _float(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        target = torch.float32
-        return self._cast(args, target), {key: self._cast(value, target) for key, value in kwargs.items()}
+        return self._all_cast(args, kwargs, torch.float32)
 
     def _widest(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         wide = any(value.dtype == torch.float32 for value in _eligible((args, tuple(kwargs.values()))))
         return self._float(args, kwargs) if wide else (args, kwargs)
+
+    def _all_cast(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], target: torch.dtype
+    ) -> tuple[Any, dict[str, Any]]:
+        """The last argument first: the order in which PyTorch's binaries, built by GCC, evaluate them."""
+        named = {key: self._cast(value, target) for key, value in reversed(kwargs.items())}
+        return tuple(reversed([self._cast(value, target) for value in reversed(args)])), named
 
     def _cast(self, value: Any, target: torch.dtype) -> Any:
         if isinstance(value, torch.Tensor):
