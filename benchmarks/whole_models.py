@@ -30,6 +30,7 @@ from conccl.costs.catalogue import load_device
 from conccl.costs.kernels import kernels_of
 from conccl.workloads.capture.capture import capture_step
 from conccl.workloads.captured import Captured
+from conccl.workloads.program import placed_op
 
 HERE = Path(__file__).parent
 DATA = HERE / "data" / "h200-sxm" / "2026-11-30"
@@ -136,7 +137,7 @@ def compare(row: dict[str, Any], device: Device) -> tuple[Compared, Captured]:
         family = family_of(kernel.name)
         sequence += [family] * kernel.launches
         try:
-            ns = sum(cost.isolated_ns for cost in kernels_of(kernel.op, device))
+            ns = sum(cost.isolated_ns for cost in kernels_of(placed_op(call), device))
         except ConcclError:
             unmodelled[kernel.name] += kernel.launches
             ns = 0

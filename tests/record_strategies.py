@@ -10,7 +10,20 @@ import typing
 from hypothesis import strategies as st
 
 from conccl.core.errors import InputError
-from conccl.core.ops import Convolution, DType, Move, Multicast, Op, Pooling, Reduce, ReduceOp, Region, Swap
+from conccl.core.ops import (
+    Cold,
+    Convolution,
+    DType,
+    Move,
+    Multicast,
+    Op,
+    Pooling,
+    Reduce,
+    ReduceOp,
+    Region,
+    Swap,
+    Warm,
+)
 from conccl.core.plan import Buffer, Dependency, Engine, Launch, Part, Plan, Side, Task
 
 OP_KINDS = typing.get_args(Op)
@@ -95,6 +108,9 @@ def ops_of(draw: st.DrawFn, kind: type) -> Op:
         )
     if kind in (Convolution, Pooling):
         return draw(_windows(kind))
+    if kind is Warm:
+        cold = draw(st.sampled_from(typing.get_args(Cold)).flatmap(ops_of))
+        return Warm(op=cold, share=draw(st.floats(0, 1)))
     for _ in range(20):
         try:
             return _build(draw, kind, {})

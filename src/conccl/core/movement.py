@@ -180,6 +180,26 @@ class Reduce:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostWork:
+    """Time that the host of a rank needs before it can launch what follows; it uses nothing of the GPU."""
+
+    duration_ns: int
+
+    def __post_init__(self) -> None:
+        require_not_negative(self, "duration_ns")
+
+    @property
+    def nbytes(self) -> int:
+        """None."""
+        return 0
+
+    @property
+    def flops(self) -> int:
+        """None."""
+        return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
     """A point that tasks of any rank can wait for; it moves no bytes.
 

@@ -27,7 +27,7 @@ from conccl.core.kinds import (
     RowwiseKind,
 )
 from conccl.core.layers import Convolution, ForEach, Gather, OptimizerStep, Order, Pooling, Recurrent
-from conccl.core.movement import Collective, Copy, Move, Multicast, Reduce, Region, Signal, Swap
+from conccl.core.movement import Collective, Copy, HostWork, Move, Multicast, Reduce, Region, Signal, Swap
 
 __all__ = [
     "Access",
@@ -47,6 +47,7 @@ __all__ = [
     "Gather",
     "Gemm",
     "GroupedGemm",
+    "HostWork",
     "Layout",
     "Memory",
     "Move",
@@ -68,6 +69,7 @@ __all__ = [
     "RowwiseKind",
     "Signal",
     "Swap",
+    "Warm",
     "output_dtype",
 ]
 
@@ -157,6 +159,8 @@ class Attention:
     direction: Pass = Pass.FORWARD
     dtype: DType = DType.BF16
     backend: AttentionBackend = AttentionBackend.DEFAULT
+    dropout: bool = False
+    """Whether scores are dropped at random: the kernel draws a number for each."""
 
     def __post_init__(self) -> None:
         require_positive(self, "batch", "heads", "kv_heads", "queries", "keys", "head_dim")
@@ -251,7 +255,7 @@ class Reduction:
         return (self.outer * self.reduced * self.inner + self.outer * self.inner) * self.dtype.nbytes
 
 
-Compute = (
+Cold = (
     Gemm
     | GroupedGemm
     | Attention
@@ -266,5 +270,31 @@ Compute = (
     | ForEach
     | OptimizerStep
 )
-Communication = Collective | Copy | Move | Multicast | Swap | Reduce | Signal
+"""Computation whose operands come from memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warm:
+    """Computation that finds a share of what it reads in L2, because kernels just before touched it."""
+
+    op: Cold
+    share: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise InputError(f"Warm.share is {self.share}; it must be from 0 to 1.")
+
+    @property
+    def flops(self) -> int:
+        """Those of the op."""
+        return self.op.flops
+
+    @property
+    def nbytes(self) -> int:
+        """Those of the op, wherever they come from."""
+        return self.op.nbytes
+
+
+Compute = Cold | Warm
+Communication = Collective | Copy | Move | Multicast | Swap | Reduce | Signal | HostWork
 Op = Compute | Communication

@@ -56,6 +56,9 @@ TILINGS = {
 }
 """Kind of attention kernel -> its tiling."""
 
+DRAWN_NS = {Pass.FORWARD: 0.13, Pass.BACKWARD: 0.08}
+"""Of an SM's time, a random number for one score takes this long (cuDNN 9 on the H200, 2026-11-30)."""
+
 MOST_GROUPS = 16
 """Lengths of causal tiles that are told apart."""
 
@@ -142,7 +145,8 @@ def _tiled_kernel(kind: str, op: Attention, device: Device) -> KernelCost:
     block_flops = pair_flops * tiling.rows * tiling.block
     issued = peak_flops(op.dtype, device) * constant(device, f"{kind}.rate_share") / device.sm_count / 1e9
     step_ns = constant(device, f"{kind}.step_ns") * tiling.rows * tiling.block / 128**2
-    block_ns = block_flops / issued + step_ns
+    drawn_ns = DRAWN_NS[op.direction] * tiling.rows * tiling.block if op.dropout else 0.0
+    block_ns = block_flops / issued + step_ns + drawn_ns
     heads = op.batch * op.heads
     tiles = heads * -(-rows // tiling.rows)
     in_nbytes = op.batch * op.head_dim * op.dtype.nbytes

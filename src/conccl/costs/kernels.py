@@ -41,6 +41,7 @@ from conccl.core.ops import (
     Reduce,
     Reduction,
     Rowwise,
+    Warm,
 )
 from conccl.costs.attention import attention_kernels
 from conccl.costs.collective import collective_kernels
@@ -56,6 +57,7 @@ from conccl.costs.pooling import pooling_kernels
 from conccl.costs.recurrent import recurrent_kernels
 from conccl.costs.reduction import reduction_kernels
 from conccl.costs.rowwise import rowwise_kernels
+from conccl.costs.warm import warm_kernels
 
 Model = Callable[[Any, Device], tuple[KernelCost, ...]]
 
@@ -79,6 +81,13 @@ MODELS: dict[type, Model] = {
     Collective: collective_kernels,
 }
 """Op type -> its model."""
+
+
+def _warm(op: Warm, device: Device, /) -> tuple[KernelCost, ...]:
+    return warm_kernels(op, device, kernels_of=kernels_of)
+
+
+MODELS[Warm] = _warm
 
 
 def register(kind: type, model: Model, /) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from conccl.core.errors import PlanError
 from conccl.core.hardware import Device, System
 from conccl.core.kinds import CollectiveKind, Memory
-from conccl.core.ops import Collective, Copy, Move, Multicast, Op, Reduce, Region, Signal, Swap
+from conccl.core.ops import Collective, Copy, HostWork, Move, Multicast, Op, Reduce, Region, Signal, Swap
 from conccl.core.plan import Engine, Task
 from conccl.costs.collective import CollectiveCost, sent_nbytes
 from conccl.costs.constants import constant
@@ -84,6 +84,8 @@ class Worker:
         match op:
             case Signal():
                 return (WaitStage(wait_ns=0),)
+            case HostWork():
+                return (WaitStage(wait_ns=op.duration_ns),)
             case Copy():
                 way = self._fabric.copy(task.rank, source=op.source, destination=op.destination)
                 local = op.source is Memory.DEVICE and op.destination is Memory.DEVICE

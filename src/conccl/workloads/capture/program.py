@@ -60,6 +60,7 @@ class Program:
         kernels: Iterable[Kernel] = (),
         *,
         stream: str | None = None,
+        cached: float = 0.0,
         wait: HostWait = HostWait.NOTHING,
     ) -> None:
         """Note a host call and the kernels that it puts on a stream."""
@@ -68,7 +69,7 @@ class Program:
         for kernel in kernels:
             after = tuple(sorted(self.pending.pop(lane, ())))
             self.last_on[lane] = len(self.kernels)
-            self.kernels.append(KernelCall(kernel=kernel, lane=lane, after=after))
+            self.kernels.append(KernelCall(kernel=kernel, lane=lane, after=after, cached=cached))
         self._call(name, first=first, waits_for=self._awaited(wait, lane))
 
     def wait_on_host(self, name: str, mark: Mark | None, /) -> None:

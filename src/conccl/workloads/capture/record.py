@@ -19,6 +19,7 @@ from conccl.workloads.capture.kernels.call import AtenCall
 from conccl.workloads.capture.kernels.table import has_rule, launch
 from conccl.workloads.capture.outputs import shaped
 from conccl.workloads.capture.program import Program
+from conccl.workloads.capture.residency import Residency
 from conccl.workloads.capture.tensors import is_on_device, tensors_in
 from conccl.workloads.capture.values import Values
 from conccl.workloads.captured import Phase
@@ -48,6 +49,7 @@ class Record(TorchDispatchMode):
         self._program = program
         self._values = values
         self._ways: dict[Any, _Way] = {}
+        self._residency = Residency(l2_nbytes=program.device.l2_nbytes)
         self._border = crossing.Border(program=program, values=values, recording=self)
 
     @classmethod
@@ -89,7 +91,8 @@ class Record(TorchDispatchMode):
             self._program.launch(func._schema.name.removeprefix("aten::"))
             return out
         call = AtenCall(func=func, args=args, kwargs=options, out=out, device=self._program.device)
-        launch(call, self._program)
+        launch(call, self._program, cached=self._residency.share(call.inputs))
+        self._residency.touch([*call.inputs, *call.outputs])
         self._values.follow(func, args, options, out)
         return out
 

@@ -69,18 +69,22 @@ class AtenCall:
         reads: Sequence[torch.Tensor] | None = None,
         writes: Sequence[torch.Tensor] | None = None,
         access: Access | None = None,
+        instructions: int = 0,
     ) -> Kernel:
         """One kernel that reads and writes each element of these tensors once.
 
         ``kind`` is what the cost models call it ("fill", "copy", "gelu_tanh"); else the op's name.
+        ``instructions`` are those of an element; 0: as many as kernels of its access have.
         """
         read = self.inputs if reads is None else reads
         written = self.outputs if writes is None else writes
+        numel = max((tensor.numel() for tensor in written), default=0)
         op = Elementwise(
             name=kind or self.name.removesuffix("_"),
             read_nbytes=sum(map(touched_nbytes, read)),
             written_nbytes=sum(map(touched_nbytes, written)),
-            numel=max((tensor.numel() for tensor in written), default=0),
+            flops=2 * instructions * numel,
+            numel=numel,
             access=access or access_of([*read, *written]),
         )
         return Kernel(name=self.name, op=op)

@@ -86,8 +86,14 @@ def _index(call: AtenCall) -> Iterator[Kernel]:
     """Elements by indices; indices on the host are copied first."""
     yield from _indices_from_host(call)
     out = call.outputs[0]
-    if out.numel():
-        yield call.kernel(_looked_up(call.inputs[0], out))
+    if not out.numel():
+        return
+    op = _looked_up(call.inputs[0], out)
+    if op.cols > 1 or call.name == "index_select":
+        yield call.kernel(op)
+    else:  # single elements
+        indices = [tensor for tensor in call.inputs[1:] if not tensor.dtype.is_floating_point]
+        yield call.elementwise(reads=[out, *indices], access=Access.STRIDED)
 
 
 def _indices_from_host(call: AtenCall) -> Iterator[Kernel]:

@@ -35,13 +35,13 @@ def counts_tiles(op: Gemm, /) -> bool:
     return wide and aligned and op.m * op.n * op.batch > STATIC_TILES * TILE_NUMEL
 
 
-def attention_launches(op: Attention, /, *, dropout: bool) -> int:
+def attention_launches(op: Attention, /) -> int:
     """Beside the kernel: random state, a cleared counter, and backward what prepares and converts."""
     if op.direction is Pass.BACKWARD:
         return 4 + 2 * (op.kv_heads < op.heads)
     if op.queries == 1:  # no counter; few heads are split along the keys and joined by a second kernel
         return 2 if op.batch * op.heads < 132 else 1
-    return 2 + dropout
+    return 2 + op.dropout
 
 
 def convolution_launches(op: Convolution, /) -> int:

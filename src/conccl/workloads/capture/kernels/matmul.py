@@ -100,6 +100,7 @@ def _outer(call: AtenCall) -> Iterator[Kernel]:
 def _attention(*, query: int, direction: Pass, backend: AttentionBackend) -> Rule:
     def rule(call: AtenCall) -> Iterator[Kernel]:
         q, k = call.args[query], call.args[query + 1]
+        dropout = float(call.argument("dropout_p")) > 0
         op = Attention(
             batch=int(q.shape[0]),
             heads=int(q.shape[1]),
@@ -111,9 +112,9 @@ def _attention(*, query: int, direction: Pass, backend: AttentionBackend) -> Rul
             direction=direction,
             dtype=dtype_of(q),
             backend=backend,
+            dropout=dropout,
         )
-        launches = attention_launches(op, dropout=float(call.argument("dropout_p")) > 0)
-        yield call.kernel(op, launches=launches)
+        yield call.kernel(op, launches=attention_launches(op))
 
     return rule
 

@@ -7,7 +7,7 @@ from math import prod
 
 import torch
 
-from conccl.core.kinds import Pass, RowwiseKind
+from conccl.core.kinds import Access, Pass, RowwiseKind
 from conccl.core.ops import Rowwise
 from conccl.workloads.capture.kernels.call import AtenCall, Rule
 from conccl.workloads.capture.kernels.copies import copied
@@ -100,7 +100,11 @@ def _batch_norm(call: AtenCall) -> Iterator[Kernel]:
         if variance.dtype != torch.float32:
             yield copied(variance, torch.empty(variance.shape, device="meta"))
         yield call.elementwise(kind="rsqrt", reads=[variance], writes=[variance])
-        yield call.elementwise(kind="batch_norm", reads=[tensor], writes=[call.outputs[0]])
+        # Each channel has numbers of its own, which costs instructions (H200, 2026-11-30).
+        instructions = 45 if _over_images(tensor, Pass.FORWARD).interleaved else 95
+        yield call.elementwise(
+            reads=[tensor], writes=call.outputs[:1], access=Access.STRIDED, instructions=instructions
+        )
 
 
 def _batch_norm_backward(call: AtenCall) -> Iterator[Kernel]:

@@ -49,7 +49,7 @@ def foreach(call: AtenCall, /) -> Iterator[Kernel]:
         yield from _norms(call, lists[0])
         return
     copies = call.name.startswith("_foreach_copy")
-    reads = len(lists) - (1 if copies else 0)
+    reads = len({id(tensors[0]) for tensors in lists}) - (1 if copies else 0)
     if call.name.startswith("_foreach_zero"):
         reads = 0
     yield _many(call, lists, reads=reads, writes=1, depth=len(lists) + (0 if in_place else 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -63,23 +64,24 @@ def has_rule(func: Any, /) -> bool:
     return name in _RULES or name.removesuffix("_") in _RULES
 
 
-def launch(call: AtenCall, program: Program, /) -> None:
-    """Launch what the op becomes."""
+def launch(call: AtenCall, program: Program, /, *, cached: float = 0.0) -> None:
+    """Launch what the op becomes; ``cached`` is the share of its inputs that L2 holds."""
+    launch_ = functools.partial(program.launch, call.name, cached=cached)
     name = call.name
     rule = _RULES.get(name) or _RULES.get(name.removesuffix("_"))
     if rule is not None:
         wait = HostWait.STREAM if name in WAITING else HostWait.NOTHING
-        program.launch(name, rule(call), wait=wait)
+        launch_(rule(call), wait=wait)
     elif name in _NOTHING or not (call.inputs or call.outputs):
-        program.launch(name)
+        launch_()
     elif name.startswith("_foreach_"):
-        program.launch(name, optimizers.foreach(call))
+        launch_(optimizers.foreach(call))
     elif not any(tensor.numel() for tensor in (*call.inputs, *call.outputs)):
-        program.launch(name)
+        launch_()
     elif torch.Tag.pointwise in call.func.tags or name.removesuffix("_") in _POINTWISE:
-        program.launch(name, [_pointwise(call)])
+        launch_([_pointwise(call)])
     else:
-        program.launch(name, [_bound(call)])
+        launch_([_bound(call)])
 
 
 def _pointwise(call: AtenCall) -> Kernel:
