@@ -6,13 +6,13 @@ import dataclasses
 
 import numpy as np
 
+from conccl.advise.advised import Advice
 from conccl.advise.analysis import Analysis, ClockCheck, Drawing, Mark, RankAnalysis, RulesUsed
 from conccl.advise.costs import costliest
 from conccl.core.errors import TraceError
 from conccl.core.metrics import Overlap
 from conccl.core.timeline import Activity
 from conccl.traces.findings import (
-    Advice,
     CollectiveSummary,
     Contention,
     ExposedCommunication,

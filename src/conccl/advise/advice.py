@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from conccl.advise.advised import Advice, Remedy
 from conccl.advise.analysis import Analysis
 from conccl.core.units import format_ns
-from conccl.traces.findings import Advice, Contention, ExposedCommunication, OverlapCost
+from conccl.traces.findings import Contention, ExposedCommunication, OverlapCost
 
 EXPOSURES_KEPT = 3
 
@@ -21,7 +22,9 @@ WORTH = 0.005
 NAME_LENGTH = 60
 
 
-def advice_of(analysis: Analysis, /, *, shared_stream_ns: int = 0) -> tuple[Advice, ...]:
+def advice_of(
+    analysis: Analysis, /, *, shared_stream_ns: int = 0, remedies: Sequence[Remedy] = ()
+) -> tuple[Advice, ...]:
     """All advice worth giving; ``shared_stream_ns`` is communication on streams that also compute."""
     count = max(1, len(analysis.ranks))
     span = sum(rank.split.span_ns for rank in analysis.ranks) / count
@@ -30,6 +33,7 @@ def advice_of(analysis: Analysis, /, *, shared_stream_ns: int = 0) -> tuple[Advi
         *_waiting(analysis),
         *_contention(analysis.contention, ranks=count),
         *_one_stream(shared_stream_ns),
+        *_remedies(remedies),
     ]
     worth = [advice for advice in found if (advice.cost_ns or 0) >= WORTH * span]
     return tuple(sorted(worth, key=lambda advice: -(advice.cost_ns or 0)))
@@ -121,6 +125,61 @@ def _contention(contention: Sequence[Contention], /, *, ranks: int) -> Iterator[
             f" {worst.slowdown or 1:.2f} times slower under full overlap{ctas}. {remedy}",
             cost_ns=cost,
         )
+
+
+WORDS = {
+    "prioritized": "launch it first, on a high-priority stream",
+    "partitioned": "give it SMs of its own",
+    "prioritized_partitioned": "launch it first, on SMs of its own",
+    "ce": "let copy engines move it",
+    "ce_trimmed": "let copy engines move it, and leave the computation a few SMs less",
+    "chunked": "compute in chunks and send each as soon as it is there",
+    "fused": "send tiles from within the kernel that computes them",
+}
+"""What each strategy is to somebody who is to use it."""
+
+
+def _remedies(remedies: Sequence[Remedy]) -> Iterator[Advice]:
+    for remedy in remedies:
+        if remedy.best is not None:
+            yield Advice(
+                title=f"{_beside(remedy)}{WORDS[remedy.best]} ({remedy.best})",
+                detail=" ".join(filter(None, _sentences(remedy, remedy.best))),
+                cost_ns=remedy.gain_ns,
+                source="simulated",
+                remedy=remedy,
+            )
+
+
+def _beside(remedy: Remedy) -> str:
+    name = brief(remedy.communication)
+    return f"{name}: " if remedy.kind == "contention" else f"{name} beside {brief(remedy.compute)}: "
+
+
+def _sentences(remedy: Remedy, best: str) -> Iterator[str]:
+    ran = remedy.measured_fraction
+    yield f"Simulated on {remedy.device}: {remedy.pair}."
+    condition = {
+        "exposed": "If neither needs the other, ",
+        "exposed_after": f"If {brief(remedy.compute)} produces what is sent, ",
+    }.get(remedy.kind, "")
+    yield (
+        f"{condition}{best} saves {format_ns(remedy.gain_ns)} ± {format_ns(remedy.uncertainty_ns)} of the"
+        f" {format_ns(remedy.cost_ns)} that this costs rank {remedy.rank} (simulated;"
+        f" {_fractions(remedy)}{'' if ran is None else f'; {ran:.2f} in the trace'})."
+    )
+    if remedy.assumption:
+        yield f"Assumed: {remedy.assumption}."
+
+
+def _fractions(remedy: Remedy) -> str:
+    """Fractions of ideal by strategy, as far as they have a meaning."""
+    known = [
+        f"{each.name} {each.fraction_of_ideal:.2f}"
+        for each in remedy.strategies
+        if each.fraction_of_ideal is not None
+    ]
+    return f"fractions of ideal: {', '.join(known)}" if known else "fractions of ideal have no meaning here"
 
 
 def _one_stream(shared_ns: int, /) -> Iterator[Advice]:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from conccl.advise.advised import Advice, Remedy
 from conccl.core.errors import TraceError
 from conccl.core.timeline import Ids, Times
 from conccl.core.units import format_ns, format_share
 from conccl.traces.findings import (
-    Advice,
     ClockCheck,
     CollectiveSummary,
     Contention,
@@ -172,6 +172,8 @@ class Analysis:
     costs: tuple[OverlapCost, ...] = ()
     """Exposed and contended overlaps in one list, the costliest first."""
     unclassified: tuple[Unclassified, ...]
+    remedies: tuple[Remedy, ...] = ()
+    """What strategies would bring for the costliest overlaps, simulated; those whose kernels are recorded."""
     advice: tuple[Advice, ...]
     warnings: tuple[str, ...]
     problems: tuple[TraceError, ...] = field(default=())

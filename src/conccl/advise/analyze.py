@@ -5,21 +5,24 @@ from __future__ import annotations
 import functools
 import itertools
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import conccl
+from conccl.advise.advised import Remedy
 from conccl.advise.analysis import Analysis, RulesUsed
 from conccl.advise.cautions import spans
 from conccl.advise.drawing import ROWS_DRAWN
 from conccl.advise.join import join
+from conccl.advise.overlaps import RecordedOverlap
 from conccl.advise.predict import COST_MODELS, CostModels, Predict
 from conccl.advise.rank import RankFindings, RankOptions, analyze_rank
 from conccl.advise.workers import Died, cpus, spread
 from conccl.core.errors import ConcclError, InputError, TraceError
 from conccl.traces.classify import HostCopies
+from conccl.traces.findings import OverlapCost
 from conccl.traces.kineto import read_trace
 from conccl.traces.live import is_profiler, traces_of_profiler
 from conccl.traces.rules import FORMAT_VERSION, load_rules
@@ -59,6 +62,7 @@ def analyze(
     """
     if isinstance(predict, CostModels) and device is not None:
         predict = CostModels(device=device)
+    given = device
     options = RankOptions(step=step, rows_drawn=rows_drawn, predict=predict)
     host_copies = _host_copies(host_copies)
     used = RulesUsed(
@@ -92,7 +96,24 @@ def analyze(
         device=device,
         problems=tuple(problems),
         present=present if rank is not None else (),
+        simulate=None if predict is None else _Simulating(device=given),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Simulating:
+    """Simulates remedies; loads the simulator only where there is something to simulate."""
+
+    device: str | None
+
+    def __call__(
+        self, costs: Sequence[OverlapCost], overlaps: Mapping[int, Sequence[RecordedOverlap]], /
+    ) -> tuple[Remedy, ...]:
+        if not any(each.compute.operator for of_rank in overlaps.values() for each in of_rank):
+            return ()
+        from conccl.advise.remedies import remedies  # noqa: PLC0415 (see above)
+
+        return remedies(costs, overlaps, device=self.device)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,21 +38,26 @@ class Recognised:
 
 def device_of(trace: Trace, /, *, given: str | None = None) -> Recognised:
     """The device that was ``given`` by name, else the one that the trace names, if the catalogue has it."""
+    return recognised(trace.device_name, sm_count=trace.sm_count, given=given)
+
+
+def recognised(name: str | None, /, *, sm_count: int | None, given: str | None = None) -> Recognised:
+    """The same from what a trace says of its device."""
     if given is not None:
         return Recognised(device=load_device(given))
-    if trace.device_name is None:
+    if name is None:
         return Recognised(device=None, reason="the trace names no device; name it with --device")
-    device = device_named(trace.device_name)
+    device = device_named(name)
     if device is None:
         known = ", ".join(device_names())
         return Recognised(
             device=None,
-            reason=f"{trace.device_name} is not in the catalogue ({known}); --device takes a TOML file too",
+            reason=f"{name} is not in the catalogue ({known}); --device takes a TOML file too",
         )
-    if trace.sm_count not in (None, device.sm_count):
+    if sm_count not in (None, device.sm_count):
         return Recognised(
             device=None,
-            reason=f"{trace.device_name} has {trace.sm_count} SMs here, in the catalogue {device.sm_count};"
+            reason=f"{name} has {sm_count} SMs here, in the catalogue {device.sm_count};"
             " name it with --device",
         )
     return Recognised(device=device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from conccl.advise.advised import Advice, Remedy
 from conccl.advise.analysis import Analysis, PredictionsUsed, RankAnalysis
 from conccl.core.records import to_json_value
 from conccl.traces.findings import OverlapCost, OverlapEstimate, OverlappedRegion, StepSplit, WindowOverlap
@@ -31,7 +32,8 @@ def to_document(analysis: Analysis, /) -> dict[str, Any]:
         "exposed": [_plain(exposed) for exposed in analysis.exposed],
         "costs": [_cost(cost) for cost in analysis.costs],
         "unclassified": [_plain(kernel) for kernel in analysis.unclassified],
-        "advice": [_plain(advice) for advice in analysis.advice],
+        "remedies": [_remedy(remedy) for remedy in analysis.remedies],
+        "advice": [_advice(advice) for advice in analysis.advice],
         "warnings": list(analysis.warnings),
         "problems": [
             {"path": p.path, "place": p.place, "problem": p.problem, "remedy": p.remedy}
@@ -98,6 +100,21 @@ def _region(region: OverlappedRegion, /) -> dict[str, Any]:
         "ideal_speedup": region.ideal_speedup,
         "speedup": region.speedup,
         "fraction_of_ideal": region.fraction_of_ideal,
+    }
+
+
+def _remedy(remedy: Remedy, /) -> dict[str, Any]:
+    return {**_plain(remedy), "strategies": [_plain(strategy) for strategy in remedy.strategies]}
+
+
+def _advice(advice: Advice, /) -> dict[str, Any]:
+    remedy = None if advice.remedy is None else _remedy(advice.remedy)
+    return {
+        "title": advice.title,
+        "detail": advice.detail,
+        "cost_ns": advice.cost_ns,
+        "source": advice.source,
+        "remedy": remedy,
     }
 
 

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 
 from conccl.advise.advice import advice_of
+from conccl.advise.advised import Remedy
 from conccl.advise.analysis import Analysis, RulesUsed
 from conccl.advise.cautions import cautions
 from conccl.advise.costs import costliest
+from conccl.advise.overlaps import RecordedOverlap
 from conccl.advise.rank import RankFindings
 from conccl.core.errors import TraceError
 from conccl.core.timeline import Mask
 from conccl.traces.clocks import check_clocks, clocks_agree
 from conccl.traces.collectives import Waiting, arrivals, stragglers, summaries
-from conccl.traces.findings import Unclassified
+from conccl.traces.findings import OverlapCost, Unclassified
 from conccl.traces.matching import match
 from conccl.traces.transfers import transfer_contention
 
 T = TypeVar("T")
+
+Simulate = Callable[[Sequence[OverlapCost], Mapping[int, Sequence[RecordedOverlap]]], tuple[Remedy, ...]]
+"""What strategies would bring for the costliest overlaps, from those that each rank recorded."""
 
 KEPT = 200
 """Exposed collectives, regions and unclassified kernels that are kept over all ranks."""
@@ -37,8 +42,12 @@ def join(
     device: str | None,
     problems: tuple[TraceError, ...],
     present: Iterable[int] = (),
+    simulate: Simulate | None = None,
 ) -> Analysis:
-    """One analysis of all these ranks, each of another number; further ranks may be ``present``, unread."""
+    """One analysis of all these ranks, each of another number; further ranks may be ``present``, unread.
+
+    ``simulate`` makes remedies.
+    """
     findings = sorted(findings, key=lambda each: each.analysis.rank)
     calls = [each.calls for each in findings]
     matches = match(calls)
@@ -79,7 +88,14 @@ def join(
     )
     analysis = dataclasses.replace(analysis, warnings=cautions(analysis, findings))
     shared = sum(each.shared_stream_ns for each in findings) // max(1, len(findings))
-    return dataclasses.replace(analysis, advice=advice_of(analysis, shared_stream_ns=shared))
+    remedies: tuple[Remedy, ...] = ()
+    if simulate is not None and analysis.costs:
+        remedies = simulate(analysis.costs, {each.analysis.rank: each.overlaps for each in findings})
+    return dataclasses.replace(
+        analysis,
+        remedies=remedies,
+        advice=advice_of(analysis, shared_stream_ns=shared, remedies=remedies),
+    )
 
 
 def _costliest_first(found: Iterable[T], /, *, cost: Callable[[T], int | None]) -> tuple[T, ...]:

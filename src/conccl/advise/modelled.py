@@ -19,7 +19,7 @@ from conccl.advise.recorded import collective_op, compute_ops, copy_op, ranks_pe
 from conccl.core.errors import ConcclError
 from conccl.core.hardware import Device
 from conccl.core.ops import Compute, Gemm
-from conccl.core.timeline import Mask
+from conccl.core.timeline import Mask, Times
 from conccl.costs.collective import collective_cost
 from conccl.costs.kernel import KernelCost
 from conccl.costs.kernels import kernels_of
@@ -50,11 +50,14 @@ def modelled(trace: Trace, wanted: Mask, /, *, device: str | None) -> Prediction
     recognised = device_of(trace, given=device)
     if recognised.device is None:
         return dataclasses.replace(_predictions(trace, [], None), reason=recognised.reason)
-    works = [
-        *_collectives(trace, wanted, recognised.device),
-        *_copies(trace, wanted, recognised.device),
-        *_computations(trace, wanted, recognised.device),
-    ]
+    modelling = _Modelling(
+        trace=trace,
+        device=recognised.device,
+        duration=trace.timeline.duration_ns,
+        moving=np.flatnonzero(wanted & communicates(trace.timeline.activity)),
+        computing=np.flatnonzero(wanted & ~communicates(trace.timeline.activity)),
+    )
+    works = [*modelling.collectives(), *modelling.copies(), *modelling.computations()]
     return _predictions(trace, works, recognised.device.name)
 
 
@@ -71,65 +74,98 @@ def _predictions(trace: Trace, works: list[_Work], device: str | None, /) -> Pre
     )
 
 
-def _collectives(trace: Trace, wanted: Mask, device: Device, /) -> Iterator[_Work]:
-    timeline = trace.timeline
-    for rows in _alike(trace, wanted & communicates(timeline.activity), timeline.columns["collective"]):
-        call = trace.collectives[timeline.columns["collective"][rows[0]]]
-        op = collective_op(call, world_size=trace.world_size)
-        if op is None:
-            continue
-        try:
-            cost = collective_cost(
-                op, device, ranks_per_node=ranks_per_node(call, gpus_per_node=device.gpus_per_node)
-            )
-        except ConcclError:  # more nodes than the device has rails for
-            continue
-        yield _Work(rows=rows, family=str(op.kind), alone_ns=cost.time_ns, uncertainty=cost.uncertainty)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Modelling:
+    """The wanted rows of one trace, priced on one device."""
 
+    trace: Trace
+    device: Device
+    duration: Times
+    moving: Rows
+    computing: Rows
 
-def _copies(trace: Trace, wanted: Mask, device: Device, /) -> Iterator[_Work]:
-    timeline = trace.timeline
-    nbytes = timeline.columns["nbytes"]
-    # Copies are few kinds by few sizes; a kernel has no bytes.
-    sizes, size = np.unique(nbytes, return_inverse=True)
-    key = np.where(nbytes > 0, timeline.name_id * len(sizes) + size.reshape(-1), -1)
-    for rows in _alike(trace, wanted & communicates(timeline.activity), key):
-        op = copy_op(timeline.names[timeline.name_id[rows[0]]], int(nbytes[rows[0]]))
-        if op is not None:
-            (kernel,) = kernels_of(op, device)
-            yield _Work(rows=rows, family="copy", alone_ns=kernel.isolated_ns, uncertainty=kernel.uncertainty)
+    def collectives(self) -> Iterator[_Work]:
+        collective = self.trace.timeline.columns["collective"]
+        for rows in self._alike(self.moving, collective[self.moving]):
+            call = self.trace.collectives[collective[rows[0]]]
+            op = collective_op(call, world_size=self.trace.world_size)
+            if op is None:
+                continue
+            each = ranks_per_node(call, gpus_per_node=self.device.gpus_per_node)
+            try:
+                cost = collective_cost(op, self.device, ranks_per_node=each)
+            except ConcclError:  # more nodes than the device has rails for
+                continue
+            yield _Work(rows=rows, family=str(op.kind), alone_ns=cost.time_ns, uncertainty=cost.uncertainty)
 
+    def copies(self) -> Iterator[_Work]:
+        timeline = self.trace.timeline
+        rows = self.moving[timeline.columns["nbytes"][self.moving] > 0]  # a kernel has no bytes
+        sizes, size = np.unique(timeline.columns["nbytes"][rows], return_inverse=True)
+        for mine in self._alike(rows, timeline.name_id[rows] * len(sizes) + size.reshape(-1)):
+            nbytes = int(timeline.columns["nbytes"][mine[0]])
+            op = copy_op(timeline.names[timeline.name_id[mine[0]]], nbytes)
+            if op is not None:
+                (kernel,) = kernels_of(op, self.device)
+                yield _Work(
+                    rows=mine, family="copy", alone_ns=kernel.isolated_ns, uncertainty=kernel.uncertainty
+                )
 
-def _computations(trace: Trace, wanted: Mask, device: Device, /) -> Iterator[_Work]:
-    timeline = trace.timeline
-    wanted = wanted & ~communicates(timeline.activity)
-    for rows in _alike(trace, wanted, timeline.columns["operator"]):
-        yield from _of_operator(trace, rows, device)
+    def computations(self) -> Iterator[_Work]:
+        operator = self.trace.timeline.columns["operator"]
+        kernels = self._kernels_of_operators()
+        for rows in self._alike(self.computing, operator[self.computing]):
+            number = int(operator[rows[0]])
+            names = self.trace.timeline.name_id[rows]
+            for place, name in enumerate(kernels[number]):
+                mine = rows[names == name]
+                if len(mine):
+                    yield from self._computation(number, name, mine, place=place, count=len(kernels[number]))
 
+    def _kernels_of_operators(self) -> dict[int, list[int]]:
+        """The names of each operator's kernels in all of the trace, the longest first."""
+        timeline = self.trace.timeline
+        rows = np.flatnonzero(timeline.columns["operator"] >= 0)
+        keys = (
+            timeline.columns["operator"][rows].astype(np.int64) * len(timeline.names) + timeline.name_id[rows]
+        )
+        found, which = np.unique(keys, return_inverse=True)
+        which = which.reshape(-1)
+        mean = np.bincount(which, weights=self.duration[rows]) / np.bincount(which)
+        kernels: dict[int, list[int]] = {}
+        for place in np.argsort(-mean, kind="stable"):
+            operator, name = divmod(int(found[place]), len(timeline.names))
+            kernels.setdefault(operator, []).append(name)
+        return kernels
 
-def _of_operator(trace: Trace, rows: Rows, device: Device, /) -> Iterator[_Work]:
-    """The kernels of one operator: GEMMs are told by name, others pair off with the model's by length."""
-    timeline = trace.timeline
-    operator = trace.operators[timeline.columns["operator"][rows[0]]]
-    names = timeline.name_id[rows]
-    of_name = [rows[names == name] for name in np.unique(names)]
-    of_name.sort(key=lambda mine: -float(np.median(timeline.duration_ns[mine])))
-    for place, mine in enumerate(of_name):
-        ops = compute_ops(operator, timeline.names[timeline.name_id[mine[0]]])
-        kernels = [
-            kernel
-            for op in ops
-            if (kernel := _kernel(op, device, place=place, count=len(of_name))) is not None
-        ]
-        if not ops or len(kernels) < len(ops):
-            continue
-        low, high = (each(kernel.isolated_ns for kernel in kernels) for each in (min, max))
+    def _computation(
+        self, operator: int, name: int, rows: Rows, /, *, place: int, count: int
+    ) -> Iterator[_Work]:
+        """One kernel of an operator: GEMMs are told by name, others pair off with the model's by length."""
+        ops = compute_ops(self.trace.operators[operator], self.trace.timeline.names[name])
+        kernels = [_kernel(op, self.device, place=place, count=count) for op in ops]
+        known = [kernel for kernel in kernels if kernel is not None]
+        if not ops or len(known) < len(ops):
+            return
+        low, high = (each(kernel.isolated_ns for kernel in known) for each in (min, max))
         yield _Work(
-            rows=mine,
+            rows=rows,
             family=type(ops[0]).__name__.lower(),
             alone_ns=(low + high) / 2,
-            uncertainty=kernels[0].uncertainty + (high - low) / (high + low),
+            uncertainty=known[0].uncertainty + (high - low) / (high + low),
         )
+
+    def _alike(self, rows: Rows, key: npt.NDArray[np.signedinteger], /) -> list[Rows]:
+        """The rows of each key that is not negative: those with most time, a bounded number."""
+        rows, key = rows[key >= 0], key[key >= 0]
+        keys, which = np.unique(key, return_inverse=True)
+        which = which.reshape(-1)
+        summed = np.bincount(which, weights=self.duration[rows], minlength=len(keys))
+        order = np.argsort(which, kind="stable")
+        parts = np.split(rows[order], np.cumsum(np.bincount(which, minlength=len(keys)))[:-1])
+        return [
+            parts[place] for place in np.argsort(-summed, kind="stable")[:MOST_WORKS] if len(parts[place])
+        ]
 
 
 def _kernel(op: Compute, device: Device, /, *, place: int, count: int) -> KernelCost | None:
@@ -142,14 +178,3 @@ def _kernel(op: Compute, device: Device, /, *, place: int, count: int) -> Kernel
     if isinstance(op, Gemm):
         return kernels[0] if kernels else None
     return kernels[place] if len(kernels) == count else None
-
-
-def _alike(trace: Trace, wanted: Mask, key: npt.NDArray[np.signedinteger], /) -> list[Rows]:
-    """The wanted rows of each key that is not negative: those with most time, a bounded number."""
-    rows = np.flatnonzero(wanted & (key >= 0))
-    keys, which = np.unique(key[rows], return_inverse=True)
-    which = which.reshape(-1)
-    summed = np.bincount(which, weights=trace.timeline.duration_ns[rows], minlength=len(keys))
-    order = np.argsort(which, kind="stable")
-    parts = np.split(rows[order], np.cumsum(np.bincount(which, minlength=len(keys)))[:-1])
-    return [parts[place] for place in np.argsort(-summed, kind="stable")[:MOST_WORKS]]

@@ -14,6 +14,7 @@ from conccl.advise.calls import call_rows, calls_of
 from conccl.advise.drawing import ROWS_DRAWN, draw
 from conccl.advise.isolation import isolation
 from conccl.advise.kernels import candidates, is_kernel, shared_stream_ns, unclassified
+from conccl.advise.overlaps import RecordedOverlap, recorded_overlaps
 from conccl.advise.predict import Predict
 from conccl.advise.view import View, view_of
 from conccl.core.timeline import Ids, Mask, Times
@@ -64,6 +65,8 @@ class RankFindings:
     contention: tuple[Contention, ...]
     regions: tuple[OverlappedRegion, ...]
     exposed: tuple[ExposedCommunication, ...]
+    overlaps: tuple[RecordedOverlap, ...]
+    """The costliest regions and exposures, as simulating them needs them."""
     unclassified: tuple[Unclassified, ...]
     candidates: tuple[str, ...]
     """Where nothing communicates: the kernels most likely to, likeliest first."""
@@ -79,6 +82,7 @@ class RankFindings:
             contention=tuple(dataclasses.replace(each, rank=rank) for each in self.contention),
             regions=tuple(dataclasses.replace(each, rank=rank) for each in self.regions),
             exposed=tuple(dataclasses.replace(each, rank=rank) for each in self.exposed),
+            overlaps=tuple(dataclasses.replace(each, rank=rank) for each in self.overlaps),
         )
 
 
@@ -103,6 +107,8 @@ def analyze_rank(trace: Trace, options: RankOptions, /) -> RankFindings:
     )
     kernels = is_kernel(timeline) & view.rows
     rows = call_rows(view)
+    named_regions = tuple(dataclasses.replace(r, step=_number(trace, r.step)) for r in regions)
+    named_exposed = tuple(dataclasses.replace(e, step=_number(trace, e.step)) for e in exposed.findings)
     return RankFindings(
         analysis=_analysis(
             view, work=work, kernels=kernels, rows_drawn=options.rows_drawn, predictions=alone.used
@@ -112,8 +118,11 @@ def analyze_rank(trace: Trace, options: RankOptions, /) -> RankFindings:
         call_exposed_ns=exposed.exposed_ns[rows],
         call_exposure=exposed.finding[rows],
         contention=alone.kernels[:CONTENTION_KEPT],
-        regions=tuple(dataclasses.replace(r, step=_number(trace, r.step)) for r in regions),
-        exposed=tuple(dataclasses.replace(e, step=_number(trace, e.step)) for e in exposed.findings),
+        regions=named_regions,
+        exposed=named_exposed,
+        overlaps=()
+        if options.predict is None
+        else recorded_overlaps(view, regions=named_regions, exposed=named_exposed, alone_ns=found.alone_ns),
         unclassified=unclassified(timeline, kernels),
         candidates=candidates(timeline, kernels),
         shared_stream_ns=shared_stream_ns(view),

@@ -13,9 +13,8 @@ from rich.text import Text
 from conccl.bench.results import Characterization, PairResult, StrategyResult
 from conccl.core.measurement import Status
 from conccl.core.metrics import PairClass
-from conccl.core.ops import Collective, Copy, Gemm, Op
-from conccl.core.units import format_bytes, format_ns
-from conccl.workloads.pairs import row_of
+from conccl.core.units import format_ns
+from conccl.workloads.pairs import op_text, row_of
 
 
 def document(found: Characterization, /) -> dict[str, Any]:
@@ -134,20 +133,6 @@ def _reasons(found: Characterization) -> list[RenderableType]:
         if result.measurement.reason
     )
     return [Text(f"{name}: {reason}", style="dim") for name, reason in reasons]
-
-
-def op_text(op: Op, /) -> str:
-    """An op in a few characters."""
-    match op:
-        case Gemm():
-            batch = f"{op.batch} x " if op.batch > 1 else ""
-            return f"{batch}{op.m}x{op.n}x{op.k} {op.dtype}"
-        case Collective():
-            return f"{op.kind} {format_bytes(op.nbytes)} x{op.ranks}"
-        case Copy():
-            return f"{op.source}-{op.destination} {format_bytes(op.nbytes)}"
-        case _:
-            return type(op).__name__
 
 
 def _table(names: Sequence[str], *head: str) -> Table:

@@ -322,12 +322,3 @@ class Unclassified:
     duration_ns: int
     share: float
     """Of all kernel time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """Something to do, with what it costs not to."""
-
-    title: str
-    detail: str
-    cost_ns: int | None

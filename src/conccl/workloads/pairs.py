@@ -23,7 +23,7 @@ from conccl.core.kinds import Memory
 from conccl.core.ops import Collective, Communication, Compute, Copy, Elementwise, Gemm, Op
 from conccl.core.pair import Dependence, Pair
 from conccl.core.records import to_json_value
-from conccl.core.units import parse_size
+from conccl.core.units import format_bytes, parse_size
 from conccl.costs.rows import ops_of_row
 
 
@@ -155,3 +155,17 @@ def row_of(op: Compute | Communication, /) -> dict[str, Any]:
         case _:
             value = to_json_value(op)
             return {"op": value.pop("type").lower(), **value}
+
+
+def op_text(op: Op, /) -> str:
+    """An op in a few characters."""
+    match op:
+        case Gemm():
+            batch = f"{op.batch} x " if op.batch > 1 else ""
+            return f"{batch}{op.m}x{op.n}x{op.k} {op.dtype}"
+        case Collective():
+            return f"{op.kind} {format_bytes(op.nbytes)} x{op.ranks}"
+        case Copy():
+            return f"{op.source}-{op.destination} {format_bytes(op.nbytes)}"
+        case _:
+            return type(op).__name__
