@@ -19,7 +19,7 @@ from conccl.advise.recorded import collective_op, compute_ops, copy_op, ranks_pe
 from conccl.core.errors import ConcclError
 from conccl.core.hardware import Device
 from conccl.core.ops import Compute, Gemm
-from conccl.core.timeline import Mask, Times
+from conccl.core.timeline import Activity, Mask, Times
 from conccl.costs.collective import collective_cost
 from conccl.costs.kernel import KernelCost
 from conccl.costs.kernels import kernels_of
@@ -125,10 +125,9 @@ class _Modelling:
     def _kernels_of_operators(self) -> dict[int, list[int]]:
         """The names of each operator's kernels in all of the trace, the longest first."""
         timeline = self.trace.timeline
-        rows = np.flatnonzero(timeline.columns["operator"] >= 0)
-        keys = (
-            timeline.columns["operator"][rows].astype(np.int64) * len(timeline.names) + timeline.name_id[rows]
-        )
+        operators, names = timeline.columns["operator"], timeline.name_id
+        rows = np.flatnonzero((operators >= 0) & (timeline.activity == Activity.COMPUTE))
+        keys = operators[rows].astype(np.int64) * len(timeline.names) + names[rows]
         found, which = np.unique(keys, return_inverse=True)
         which = which.reshape(-1)
         mean = np.bincount(which, weights=self.duration[rows]) / np.bincount(which)
