@@ -23,6 +23,8 @@ class SimulatedStrategy:
 class Remedy:
     """What each strategy would bring for one of the costliest overlaps, simulated on the trace's device."""
 
+    place: int
+    """Which of the analysis's ``costs`` it is about, from 0."""
     kind: str
     """contention, exposed (a candidate might cover it), exposed_after (if the kernel before it feeds it)."""
     communication: str

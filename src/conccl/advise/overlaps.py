@@ -50,6 +50,8 @@ class RecordedOverlap:
     compute: Kernel
     before: str | None
     """The kernel that `OverlapCost.compute` names: the compute kernel, or the one before what is exposed."""
+    fill: float
+    """Of the rank's window: the shorter side's time over the longer side's."""
     device_name: str | None
     sm_count: int | None
     world_size: int | None
@@ -117,7 +119,8 @@ class _Overlaps:
     def _overlap(
         self, kind: str, communication: Kernel, compute: Kernel, /, *, before: str | None
     ) -> RecordedOverlap:
-        trace = self.view.trace
+        trace, split = self.view.trace, self.view.split
+        sides = (split.compute_only_ns + split.both_ns, split.communication_ns)
         return RecordedOverlap(
             kind=kind,
             rank=trace.rank,
@@ -127,6 +130,7 @@ class _Overlaps:
             sm_count=trace.sm_count,
             world_size=trace.world_size,
             before=before,
+            fill=min(sides) / max(1, *sides),
         )
 
     def _named(self, communication: str, compute: str, /) -> tuple[Rows, Rows]:

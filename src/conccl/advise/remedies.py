@@ -1,13 +1,13 @@
 """What each strategy would bring for the overlaps that cost most, by simulating their pair of kernels.
 
 Rules. The pair is the compute and the communication kernel that run longest in the overlap. Where both ran
-together, as many of the compute kernel in a row are simulated beside the communication as last as long. While
-both run, each gets a share of its isolated work done: its rate. To get the communication done that the trace
-did takes its isolated time over its rate, in all of which the compute loses what its rate lacks; that, beside
-what the overlap costs the compute now, is the gain. (The other way round where the overlap costs the
-communication.) Running them one after the other costs all of the communication: what loses more than that, or
-gains no more than its uncertainty, is no advice. Where communication was exposed, the gain is what the two
-kernels take less beside each other than one after the other.
+together, a row of the compute kernel is simulated beside communication that lasts as long. While both run,
+each gets a share of its isolated work done: its rate. To get the communication done that the trace did takes
+its isolated time over its rate, in all of which the compute loses what its rate lacks; what finds no compute
+to run beside is exposed. What is lost less than in the trace is the gain. (The other way round where the
+overlap costs the communication.) Where communication was exposed, the gain is what the two kernels take less
+beside each other than one after the other. A gain is never more than what the overlap costs; one that is not
+larger than its uncertainty is no advice, and neither is anything slower than one after the other.
 """
 
 from __future__ import annotations
@@ -44,8 +44,11 @@ DEPENDENT = ("chunked", "fused")
 BY_ENGINES = ("ce", "ce_trimmed")
 """What can be done with copies that engines move anyway: there are no SMs to share out."""
 
-MOST_KERNELS = 32
-"""Compute kernels in a row that are simulated at most; beyond that the communication is made smaller."""
+LEAST_KERNELS, MOST_KERNELS = 4, 32
+"""Compute kernels in a row that are simulated: enough that what comes between two of them shows, and no more
+than is quick. The communication is made to last as long."""
+
+PAGE = 4096
 
 EQUAL = 0.01
 """Gains that differ by less than this share of the cost are equal: the simplest strategy is named."""
@@ -60,16 +63,18 @@ def remedies(
 ) -> tuple[Remedy, ...]:
     """For the costliest of ``costs`` whose kernels are recorded; ``overlaps`` are those of each rank."""
     found = []
-    for cost in costs[:MOST]:
+    for place, cost in enumerate(costs[:MOST]):
         key = (cost.kind, cost.communication, cost.compute)
         recorded = next((each for each in overlaps.get(cost.worst.rank, ()) if each.key == key), None)
-        remedy = None if recorded is None else _remedy(recorded, cost, device=device)
+        remedy = None if recorded is None else _remedy(recorded, cost, place=place, device=device)
         if remedy is not None:
             found.append(remedy)
     return tuple(found)
 
 
-def _remedy(recorded: RecordedOverlap, cost: OverlapCost, /, *, device: str | None) -> Remedy | None:
+def _remedy(
+    recorded: RecordedOverlap, cost: OverlapCost, /, *, place: int, device: str | None
+) -> Remedy | None:
     """None where the device, or what the kernels do, is not known."""
     on = recognised(recorded.device_name, sm_count=recorded.sm_count, given=device).device
     operator = recorded.compute.operator
@@ -95,7 +100,7 @@ def _remedy(recorded: RecordedOverlap, cost: OverlapCost, /, *, device: str | No
         row=row,
         outcomes=outcomes,
         as_it_ran=names[0] if recorded.kind == "contention" else "",
-    ).remedy()
+    ).remedy(place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +116,14 @@ class _Judgement:
     as_it_ran: str
     """The strategy that is taken to have run; empty where the two did not run together."""
 
-    def remedy(self) -> Remedy:
+    def remedy(self, place: int, /) -> Remedy:
         strategies = [self._strategy(name, outcome) for name, outcome in self.outcomes.items()]
         best = self._best(strategies)
         worst = self.cost.worst
         kernels = f"{self.row.kernels} x " if self.row.kernels > 1 else ""
         pair = self.row.pair
         return Remedy(
+            place=place,
             kind=self.recorded.kind,
             communication=self.recorded.communication.name,
             compute=self.recorded.compute.name,
@@ -136,7 +142,7 @@ class _Judgement:
     def _strategy(self, name: str, outcome: Outcome, /) -> SimulatedStrategy:
         worst = self.cost.worst
         if isinstance(worst, OverlappedRegion):
-            saved_ns, doubt_ns = _saved_together(worst, outcome)
+            saved_ns, doubt_ns = _saved_together(worst, outcome, fill=self.recorded.fill)
         else:
             compute = self.recorded.compute
             serial_ns = worst.exposed_ns + worst.calls * (compute.alone_ns or compute.duration_ns)
@@ -170,10 +176,10 @@ class _Judgement:
 
 def _strategies(recorded: RecordedOverlap, moved: Collective | Copy, device: Device, /) -> tuple[str, ...]:
     """What the system has, and first what ran, where both ran together."""
-    if recorded.kind == "exposed_after":
-        return DEPENDENT
     within = not isinstance(moved, Collective) or moved.ranks <= device.gpus_per_node
     engines = within and device.copy_engines.count > 0
+    if recorded.kind == "exposed_after":
+        return DEPENDENT if engines else ()
     if recorded.communication.nbytes:
         return BY_ENGINES if engines else ()
     independent = tuple(name for name in INDEPENDENT if engines or not name.startswith("ce"))
@@ -201,16 +207,21 @@ def _host_copy(kernel: Kernel, device: Device, /) -> tuple[Copy | None, str]:
     )
 
 
-def _saved_together(region: OverlappedRegion, outcome: Outcome, /) -> tuple[float, float]:
-    """What the strategy saves of a region's cost, and how far off that may be."""
+def _saved_together(region: OverlappedRegion, outcome: Outcome, /, *, fill: float) -> tuple[float, float]:
+    """What the strategy saves of a region's cost, and how far off that may be.
+
+    ``fill`` is the shorter side's time over the longer side's in the whole window: so much of the longer side
+    there is for the shorter one to run beside.
+    """
     compute_rate, communication_rate = outcome.rates
-    compute_ns, communication_ns = region.compute_ns or 0, region.communication_ns or 0
-    pays, other_ns, rate = 1 - compute_rate, communication_ns, communication_rate
+    rate, other_rate, other_ns = compute_rate, communication_rate, region.communication_ns or 0
     if region.cost_ns != region.compute_lost_ns:  # communication is the side that is busy longer
-        pays, other_ns, rate = 1 - communication_rate, compute_ns, compute_rate
-    together_ns = min(other_ns / rate, 20.0 * other_ns) if rate > 0 else 20.0 * other_ns
-    loses_ns = max(0.0, pays) * together_ns
-    doubt_ns = outcome.uncertainty * (compute_rate + communication_rate) * together_ns
+        rate, other_rate, other_ns = communication_rate, compute_rate, region.compute_ns or 0
+    room_ns = other_ns / max(fill, 1e-3) / max(rate, 1e-3)
+    together_ns = min(other_ns / max(other_rate, 1e-3), room_ns)
+    exposed_ns = max(0.0, other_ns - other_rate * together_ns)
+    loses_ns = max(0.0, 1 - rate) * together_ns + exposed_ns
+    doubt_ns = outcome.uncertainty * (rate + other_rate) * together_ns
     return (region.cost_ns or 0) - loses_ns, doubt_ns
 
 
@@ -223,8 +234,10 @@ def _row(
         dependence = Dependence.COMPUTE_FEEDS_COMMUNICATION if feeds else Dependence.NONE
         return Row(pair=Pair(compute=compute, communication=communication, dependence=dependence))
     ratio = alone_ns(communication, device) / max(1.0, alone_ns(compute, device))
-    kernels = max(1, min(MOST_KERNELS, round(ratio)))
+    kernels = max(LEAST_KERNELS, min(MOST_KERNELS, round(ratio)))
     if not 0.8 < ratio / kernels < 1.25:
-        nbytes = max(1, round(communication.nbytes * kernels / ratio))
-        communication = dataclasses.replace(communication, nbytes=nbytes)
+        # Whole pages for each rank: odd sizes are copied in two pieces, which the trace's size is not.
+        page = PAGE * (communication.ranks if isinstance(communication, Collective) else 1)
+        pages = max(1, round(communication.nbytes * kernels / ratio / page))
+        communication = dataclasses.replace(communication, nbytes=pages * page)
     return Row(pair=Pair(compute=compute, communication=communication), kernels=kernels)

@@ -19,7 +19,7 @@ from conccl.costs.catalogue import system_of
 from conccl.costs.collective import collective_cost
 from conccl.costs.kernels import kernels_of
 from conccl.sim.executor import SimExecutor
-from conccl.strategies.choices import strategy
+from conccl.strategies.choices import Partitioned, PrioritizedPartitioned, strategy
 from conccl.strategies.lower import isolated, lower
 
 ERRORS = {"ce": 0.02, "sm": 0.10}
@@ -49,6 +49,8 @@ class Outcome:
     communication_end_ns: int
     uncertainty: float
     """Relative error to expect of the speedup."""
+    apart: bool = False
+    """Each side has SMs of its own."""
 
     @property
     def overlap(self) -> Overlap:
@@ -63,8 +65,11 @@ class Outcome:
     def rates(self) -> tuple[float, float]:
         """Of compute and of communication: isolated time that is done in a ns in which both run.
 
-        Until one of them ends; what is left of the other then takes its time alone.
+        Until one of them ends; what is left of the other then takes its time alone, save where each has SMs
+        of its own: there nothing changes when the other ends.
         """
+        if self.apart:
+            return self.compute_ns / self.compute_end_ns, self.communication_ns / self.communication_end_ns
         both_ns = max(1, min(self.compute_end_ns, self.communication_end_ns))
         left = (self.compute_end_ns - both_ns, self.communication_end_ns - both_ns)
         done = (self.compute_ns - left[0], self.communication_ns - left[1])
@@ -89,6 +94,7 @@ def simulate(row: Row, names: Sequence[str], /, *, device: Device) -> dict[str, 
                 compute_end_ns=ends[0],
                 communication_end_ns=ends[1],
                 uncertainty=_uncertainty(row.pair, name, device),
+                apart=isinstance(strategy(name).sharing, (Partitioned, PrioritizedPartitioned)),
             )
     return found
 

@@ -13,6 +13,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from conccl.advise.advised import Remedy
 from conccl.advise.analysis import Analysis, RankAnalysis
 from conccl.core.units import format_bandwidth, format_bytes, format_ns, format_share
 from conccl.report.names import short, shown
@@ -33,6 +34,8 @@ MOST_RANKS = 8
 MOST_ROWS = 3
 MOST_WARNINGS = 2
 MOST_ADVICE = 2
+MOST_LINES_OF_ADVICE = 3
+"""Those and the remedies of the costliest overlaps together."""
 COSTLIEST = 3
 
 
@@ -218,7 +221,9 @@ def _contention(contentions: tuple[Contention, ...]) -> Table:
 
 def _advice(analysis: Analysis) -> list[RenderableType]:
     lines: list[RenderableType] = []
-    for advice in analysis.advice[:MOST_ADVICE]:
+    # What was simulated stands beside its overlap.
+    measured = [advice for advice in analysis.advice if advice.remedy is None]
+    for advice in measured[: min(MOST_ADVICE, MOST_LINES_OF_ADVICE - len(_remedies(analysis)))]:
         cost = "" if advice.cost_ns is None else f" ({format_ns(advice.cost_ns)})"
         line = Text(f"Advice: {shown(advice.title)}{cost}", style="cyan", no_wrap=True, overflow="ellipsis")
         lines.append(line)
@@ -229,18 +234,24 @@ def _costliest(analysis: Analysis) -> RenderableType:
     rule = Rule(Text("The overlaps that cost most", style="bold"), align="left", style="dim")
     if not analysis.costs:
         return Group(rule, Text(_why_no_cost(analysis), style="dim"))
-    lines = [_cost(place, cost) for place, cost in enumerate(analysis.costs[:COSTLIEST], start=1)]
+    remedies = _remedies(analysis)
+    lines = [_cost(place, cost, remedies.get(place)) for place, cost in enumerate(analysis.costs[:COSTLIEST])]
     return Group(rule, *lines)
 
 
-def _cost(place: int, cost: OverlapCost) -> Text:
+def _remedies(analysis: Analysis) -> dict[int, Remedy]:
+    """By the place of the cost that they are about: those that surely gain."""
+    return {remedy.place: remedy for remedy in analysis.remedies if remedy.best is not None}
+
+
+def _cost(place: int, cost: OverlapCost, remedy: Remedy | None) -> Text:
     worst = cost.worst
     if isinstance(worst, OverlappedRegion):
         what, joined = f"lost, fraction of ideal {fraction_text(worst)}", "beside"
     else:
         what, joined = f"could be covered in {worst.calls} call{'s' if worst.calls > 1 else ''}", "after"
     line = Text.assemble(
-        f"{place}. ",
+        f"{place + 1}. ",
         (f"{PREDICTED if cost.source == 'predicted' else ''}{format_ns(cost.cost_ns)}", "bold"),
         f" a rank {what}; most on rank {worst.rank}",
         "" if worst.step is None else f", step {worst.step}",
@@ -249,6 +260,12 @@ def _cost(place: int, cost: OverlapCost) -> Text:
     )
     if cost.compute:
         line.append(f" {joined} ").append(short(cost.compute, width=32), PALETTE["compute"].terminal)
+    if remedy is not None:
+        line.append(
+            f"\n   {remedy.best} would save {format_ns(remedy.gain_ns)} ± {format_ns(remedy.uncertainty_ns)}"
+            " (simulated)",
+            "cyan",
+        )
     line.no_wrap, line.overflow = True, "ellipsis"
     return line
 
