@@ -181,8 +181,20 @@ class Device:
         return self.max_clock_hz or self.clock_hz
 
     def __hash__(self) -> int:
-        """By the scalars that tell devices apart (dicts have no hash): costs are cached by device."""
-        return hash((self.name, self.sm_count, self.clock_hz, self.hbm_bandwidth, self.l2_nbytes))
+        """By what tells devices apart and sweeps vary (dicts have no hash): costs are cached by device."""
+        engines = self.copy_engines
+        return hash(
+            (
+                self.name,
+                self.sm_count,
+                self.clock_hz,
+                self.hbm_bandwidth,
+                self.l2_nbytes,
+                self.peer_link.out_bandwidth,
+                engines.count,
+                engines.bandwidth,
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,11 +89,11 @@ def _plain(op: Convolution, device: Device) -> tuple[KernelCost, ...]:
             stream = Stream(
                 read_nbytes=read, written_nbytes=written, ctas=-(-op.weight_numel // 128), threads=128
             )
-            return (*gemm_kernels(gemm, device), streaming_kernel("convolution_sum", stream, device))
+            added = streaming_kernel("convolution_sum", stream, device)
+            return (*gemm_kernels(gemm, device), added)
         layout = Layout.NN if op.direction is ConvolutionPass.FORWARD else Layout.TN
-        return gemm_kernels(
-            Gemm(m=outer, n=positions, k=inner, batch=op.batch, dtype=op.dtype, layout=layout), device
-        )
+        gemm = Gemm(m=outer, n=positions, k=inner, batch=op.batch, dtype=op.dtype, layout=layout)
+        return gemm_kernels(gemm, device)
     if weights:
         gemm = Gemm(m=outer, n=inner, k=op.batch * positions, dtype=op.dtype, layout=Layout.TN)
     else:

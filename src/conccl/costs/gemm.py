@@ -19,7 +19,7 @@ from conccl.core.hardware import Device
 from conccl.core.kinds import DType, Layout
 from conccl.core.ops import Gemm, GroupedGemm
 from conccl.costs.constants import constant
-from conccl.costs.gemm_model import Estimate, Shapes, estimate, rates
+from conccl.costs.gemm_model import Estimate, Shapes, estimate, promising, rates
 from conccl.costs.kernel import CtaGroup, CtaWork, Footprint, KernelCost, kernel_cost, least_ns_for
 from conccl.costs.streaming import Stream, streaming_kernel
 from conccl.costs.tiles import BLOCK_NBYTES, MOST_OUTPUTS, Numbers, Tiles, is_wide, square_tiles, wide_tiles
@@ -29,6 +29,9 @@ MULTICAST = 2.0
 
 MEMORY_BOUND = 0.7
 """Of a kernel's time, what HBM traffic takes by itself where it is what sets the pace."""
+
+PROMISING = 64
+"""Candidates that are costed fully, where there are many: those with the lowest bounds."""
 
 ADDED_BY_CTA = 4096
 """Outputs that one CTA adds the parts of (cuBLAS' splitKreduce_kernel has 512 threads of 8)."""
@@ -152,9 +155,10 @@ def _best(
 
 def gemm_kernels(op: Gemm, device: Device, /) -> tuple[KernelCost, ...]:
     """The GEMM's kernel, and the one that adds parts where its K loop is split."""
-    if family_of(op, device) == "gemv":
+    family = family_of(op, device)
+    if family == "gemv":
         return (_gemv(op, device),)
-    return _kernels(op, _shapes([op]), device)
+    return _kernels(op, _shapes([op]), device, family=family)
 
 
 def _gemv(op: Gemm, device: Device) -> KernelCost:
@@ -178,15 +182,22 @@ def grouped_gemm_kernels(op: GroupedGemm, device: Device, /) -> tuple[KernelCost
     whole_m = float(rows.sum())
     in_nbytes = float(op.dtype.nbytes)
     shapes = Shapes(*(np.array([[each]]) for each in (whole_m, op.n, op.k, 1.0, in_nbytes, in_nbytes)))
-    return _kernels(op, shapes, device, group_rows=rows[:, None])
+    return _kernels(op, shapes, device, family=family_of(op, device), group_rows=rows[:, None])
 
 
 def _kernels(
-    op: Gemm | GroupedGemm, shapes: Shapes, device: Device, *, group_rows: Numbers | None = None
+    op: Gemm | GroupedGemm,
+    shapes: Shapes,
+    device: Device,
+    *,
+    family: str,
+    group_rows: Numbers | None = None,
 ) -> tuple[KernelCost, ...]:
-    family, peak = family_of(op, device), peak_flops(op.dtype, device)
+    peak = peak_flops(op.dtype, device)
     tiles = _candidates(family, device, splits=_may_split(op, device))
     row_tiles = None
+    if group_rows is None and len(tiles) > 2 * PROMISING:
+        tiles = tiles.where(promising(shapes, tiles, rates(device, family, peak), most=PROMISING))
     if group_rows is not None:
         row_tiles = np.ceil(group_rows / tiles.m).sum(axis=0, keepdims=True)
     _, chosen, found = _best(shapes, tiles, device, family=family, peak=peak, row_tiles=row_tiles)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from conccl.core.hardware import Device
 from conccl.costs.constants import constant
@@ -146,6 +148,27 @@ def estimate(shapes: Shapes, tiles: Tiles, rate: Rates, /, *, row_tiles: Numbers
         written_nbytes=written,
         split_ns=split_ns,
     )
+
+
+def promising(shapes: Shapes, tiles: Tiles, rate: Rates, /, *, most: int) -> npt.NDArray[np.intp]:
+    """The candidates with the lowest bounds for the one shape, in their order."""
+    m, n, k, batch, in_nbytes, _ = (float(value[0, 0]) for value in shapes)
+    block = BLOCK_NBYTES / in_nbytes
+    units = np.ceil(m / tiles.m) * np.ceil(n / tiles.n) * (tiles.split * batch)
+    steps = np.ceil(math.ceil(k / block) / tiles.split)
+    outputs = tiles.m * tiles.n
+    step_ns = np.maximum(
+        outputs * tiles.slowdown * (2 * block / rate.sm_flops),
+        np.maximum(rate.latency_ns / tiles.stages, rate.step_ns),
+    )
+    active = np.minimum(units, rate.sms)
+    step_ns = np.maximum(step_ns, (tiles.m + tiles.n) * active * (BLOCK_NBYTES / rate.l2))
+    bound = np.ceil(units / (rate.sms * tiles.resident)) * steps * step_ns + outputs / rate.store
+    bound = (bound**rate.mix + ((m + n) * k * batch * in_nbytes / rate.hbm) ** rate.mix) ** (1 / rate.mix)
+    bound[(tiles.split > 1) & (units > rate.sms)] = np.inf
+    bound += np.where(tiles.split > 1, rate.split_ns + tiles.split * (m * n * batch * 4 / rate.split), 0.0)
+    found: npt.NDArray[np.intp] = np.sort(np.argpartition(bound, most)[:most])
+    return found
 
 
 def _slowest(first: Numbers, second: Numbers, third: Numbers) -> Numbers:

@@ -74,7 +74,7 @@ class Tiles:
         )
 
 
-SPLITS = (1, 2, 3, 4, 6, 8, 16)
+SPLITS = (1, 2, 3, 4, 6, 8, 16, 32, 64, 128)
 """Parts that a K loop may be cut into, so that few tiles keep all SMs busy."""
 
 
