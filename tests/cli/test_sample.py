@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from conccl.cli.main import app
 from conccl.core.errors import InputError, TraceError
+from conccl.report.names import shown
 from made_kineto import kernel, text_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "overlap_step" / "ce.pt.trace.json.gz"
@@ -108,3 +109,13 @@ def test_ranks_are_those_of_analyze_and_bad_files_lose_no_other(tmp_path: Path) 
         assert told == (arguments != ["--rank", "1"])
     with pytest.raises(TraceError, match="not JSON"):
         CliRunner().invoke(app, ["sample", "kernels", str(tmp_path), "--rank", "0"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("name", ["[red]a[/nope]", "a\x1b[31mb", "[/]", "\u202ea"])
+def test_names_in_tables_are_inert(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.json").write_bytes(text_of([kernel(name, 1, 5)]))
+    (tmp_path / "log.csv").write_text(f"length,{name}\n1,2\n")
+    for arguments in (["kernels", tmp_path / "a.json"], ["iterations", tmp_path / "log.csv", "--baselines"]):
+        table = run(*arguments)
+        assert shown(name) in table
+        assert not {"\x1b", "\u202e"} & set(table)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from conccl.core.units import format_ns
+from conccl.report.names import shown
 from conccl.sampling.kernels import KernelSample
 from conccl.sampling.seqpoint import Projection
 from conccl.sampling.study import Study
@@ -25,8 +27,10 @@ def render_iterations(study: Study, /, *, baselines: bool) -> RenderableType:
     if len(selection.seqpoints) > MOST_ROWS:
         points.add_row("...", f"{len(selection.seqpoints) - MOST_ROWS} more", "")
     parts: list[RenderableType] = [
-        f"{len(selection.seqpoints)} of {selection.iterations} iterations stand for the run"
-        f" ({selection.lengths} lengths, chosen by {study.statistic})",
+        Text(
+            f"{len(selection.seqpoints)} of {selection.iterations} iterations stand for the run"
+            f" ({selection.lengths} lengths, chosen by {shown(study.statistic)})"
+        ),
         points,
         _projections([(p.statistic, p) for p in selection.projections], "statistic"),
     ]
@@ -44,7 +48,8 @@ def render_kernels(sample: KernelSample, /) -> RenderableType:
     order = sorted(sample.points, key=lambda point: -point.weight * point.duration_ns)
     for point in order[:MOST_ROWS]:
         share = point.weight * point.duration_ns / max(1, sample.projected_ns)
-        table.add_row(point.name, format_ns(point.duration_ns), str(point.weight), f"{100 * share:.1f} %")
+        name = Text(shown(point.name))
+        table.add_row(name, format_ns(point.duration_ns), str(point.weight), f"{100 * share:.1f} %")
     if len(order) > MOST_ROWS:
         table.add_row(f"... and {len(order) - MOST_ROWS} more", "", "", "")
     error = sample.error_percent
@@ -65,7 +70,7 @@ def _projections(rows: list[tuple[str, Projection]], heading: str) -> Table:
     for name, projection in rows:
         error = projection.error_percent
         table.add_row(
-            name,
+            Text(shown(name)),
             f"{projection.projected:,.6g}",
             "-" if projection.actual is None else f"{projection.actual:,.6g}",
             "-" if error is None else f"{error:.3f} %",
