@@ -8,10 +8,12 @@ import pytest
 from conccl.core import errors
 from conccl.core.errors import (
     ConcclError,
+    DisagreementError,
     ExecutionError,
     InputError,
     MissingExtraError,
     OutputError,
+    PeerLostError,
     PlanError,
     StoreError,
     TraceError,
@@ -29,6 +31,8 @@ MADE = [
     MissingExtraError(module="torch", extra="torch"),
     ExecutionError("five"),
     WaitTimeoutError("six"),
+    PeerLostError("eight"),
+    DisagreementError("nine"),
     StoreError("seven"),
 ]
 

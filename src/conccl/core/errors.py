@@ -9,8 +9,10 @@
     │   ├── PlanError            a plan that contradicts itself: a cycle, a missing task, a bad byte range
     │   └── OutputError          a result that cannot be written where it was asked for
     ├── MissingExtraError        an optional dependency that is not installed
-    ├── ExecutionError           a plan that could not be carried out
-    │   └── WaitTimeoutError     a bounded wait that ran out: who waited, for what, how long
+    ├── ExecutionError           a plan that could not be carried out (a RuntimeError too)
+    │   ├── WaitTimeoutError     a bounded wait that ran out: who waited, for what, how long
+    │   ├── PeerLostError        a rank died or left while others wait for it
+    │   └── DisagreementError    ranks of a group issued different calls; the message shows both
     └── StoreError               stored results that must not be read or mixed
 
 A message says what came, what is allowed, and what to do.
@@ -101,12 +103,23 @@ def _missing_extra_error(module: str, extra: str) -> MissingExtraError:
     return MissingExtraError(module=module, extra=extra)
 
 
-class ExecutionError(ConcclError):
-    """A plan that could not be carried out."""
+class ExecutionError(ConcclError, RuntimeError):
+    """A plan that could not be carried out.
+
+    A RuntimeError too, since that is what users of torch.distributed catch.
+    """
 
 
 class WaitTimeoutError(ExecutionError):
     """A bounded wait that ran out."""
+
+
+class PeerLostError(ExecutionError):
+    """A rank died or left while others wait for it."""
+
+
+class DisagreementError(ExecutionError):
+    """Ranks of a group issued different calls."""
 
 
 class StoreError(ConcclError):

@@ -1,0 +1,152 @@
+"""Binds a program to a message: what its blocks are, and in how many tiles a message larger than staging passes.
+
+A tile is one run of the program. Of a message with a block for each pair or rank it takes the next piece of
+every block, of one whole message the next stretch, cut into blocks. All units of staging are equally long; a
+block that is shorter leaves the rest of its unit alone, one that is empty is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from conccl.core.errors import InputError
+from conccl.core.ops import CollectiveKind
+from conccl.transports.compiling import WHOLE
+from conccl.transports.program import Await, Block, Combine, Content, Copy, Program, Programs, Space
+
+GRAIN = 64
+"""Units are multiples of this: a cache line, and whole elements of every type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What a collective moves, in bytes."""
+
+    kind: CollectiveKind
+    count: int
+    """Ranks."""
+    sizes: tuple[int, ...]
+    """Bytes of each block as the compiler numbers them; for a whole message one entry, all of it."""
+
+    @property
+    def nbytes(self) -> int:
+        """All blocks together."""
+        return sum(self.sizes)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is one message, cut as suits."""
+        return self.kind in WHOLE
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest block."""
+        return -(-self.nbytes // self.count) if self.is_whole else max(self.sizes, default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiling:
+    """How a message passes."""
+
+    message: Message
+    unit_nbytes: int
+    """Bytes of a unit of staging: of the piece of a block that a tile takes, at most."""
+    tiles: int
+
+    def lengths(self, contents: Sequence[Content], tile: int, /) -> list[int]:
+        """Bytes of contents in a tile."""
+        unit, message = self.unit_nbytes, self.message
+        if message.is_whole:
+            rest = message.nbytes - tile * message.count * unit
+            return [min(one.stop * unit, rest) - min(one.first * unit, rest) for one in contents]
+        begun, sizes = tile * unit, message.sizes
+        return [min(max(sizes[one.first] - begun, 0), unit) for one in contents]
+
+    def offset(self, tile: int, /) -> int:
+        """Where in each of the caller's blocks a tile begins."""
+        return tile * self.unit_nbytes * (self.message.count if self.message.is_whole else 1)
+
+
+def tiling_of(message: Message, /, *, staging_units: int, slot_nbytes: int) -> Tiling:
+    """As few tiles as staging slots of this size allow."""
+    longest = -(-max(message.longest, 1) // GRAIN) * GRAIN
+    if staging_units == 0:
+        return Tiling(message=message, unit_nbytes=longest, tiles=1)
+    room = slot_nbytes // staging_units // GRAIN * GRAIN
+    if room == 0:
+        raise InputError(
+            f"a staging slot of {slot_nbytes} bytes is too small for the {staging_units} blocks that a rank"
+            f" stages in {message.kind} among {message.count} ranks. Give {staging_units * GRAIN} or more."
+        )
+    unit = min(longest, room)
+    return Tiling(message=message, unit_nbytes=unit, tiles=max(1, -(-longest // unit)))
+
+
+COPY, COMBINE, AWAIT, PUBLISH = range(4)
+"""Codes of lowered instructions."""
+
+
+class Lowered:
+    """A program as an executor's loop wants it: small integers into tables of addresses and lengths.
+
+    ``code`` holds (COPY, to, from, length), (COMBINE, to, (from, ...), length, divisor), (AWAIT, rank, steps)
+    and (PUBLISH, steps); ``blocks`` and ``contents`` say what the numbers stand for.
+    """
+
+    def __init__(self, programs: Programs, rank: int, /) -> None:
+        program = programs.of_rank[rank]
+        self.program: Program = program
+        self.staging_units = programs.staging_units
+        blocks: dict[Block, int] = {}
+        contents: dict[Content, int] = {}
+
+        def block(one: Block) -> int:
+            return blocks.setdefault(one, len(blocks))
+
+        code: list[tuple[object, ...]] = []
+        for one in program.instructions:
+            match one:
+                case Copy():
+                    length = contents.setdefault(one.content, len(contents))
+                    code.append((COPY, block(one.destination), block(one.source), length))
+                case Combine():
+                    length = contents.setdefault(one.content, len(contents))
+                    sources = tuple(block(source) for source in one.sources)
+                    code.append((COMBINE, block(one.destination), sources, length, one.divisor))
+                case Await():
+                    code.append((AWAIT, one.rank, one.steps))
+                case _:
+                    code.append((PUBLISH, one.steps))
+        self.code = tuple(code)
+        self.blocks = tuple(blocks)
+        self.contents = tuple(contents)
+        self.release = tuple((one.rank, one.steps) for one in program.release)
+
+    def addresses(
+        self,
+        tiling: Tiling,
+        tile: int,
+        /,
+        *,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        staging: Sequence[int],
+        scratch: int,
+    ) -> list[int]:
+        """Where each block lies in a tile.
+
+        ``inputs`` and ``outputs`` are addresses of the caller's blocks (of a whole message: one), ``staging``
+        those of every rank's slot.
+        """
+        unit, offset, whole = tiling.unit_nbytes, tiling.offset(tile), tiling.message.is_whole
+        addresses = []
+        for one in self.blocks:
+            if one.space is Space.STAGING:
+                addresses.append(staging[one.rank] + one.unit * unit)
+            elif one.space is Space.SCRATCH:
+                addresses.append(scratch + one.unit * unit)
+            else:
+                own = inputs if one.space is Space.INPUT else outputs
+                addresses.append(own[0] + offset + one.unit * unit if whole else own[one.unit] + offset)
+        return addresses
