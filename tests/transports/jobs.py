@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
+import random
+import re
+import signal
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from conccl.collectives.layout import layout_of
 from conccl.collectives.reference import expected
+from conccl.core.errors import ConcclError
 from conccl.core.ops import Collective, CollectiveKind, DType, ReduceOp
+from conccl.transports import rendezvous
+from conccl.transports import segment as segments
 from conccl.transports.calls import Call
-from conccl.transports.host import HostTransport
+from conccl.transports.host import HostTransport, algorithm_names
 from conccl.transports.rendezvous import Joined, join
 
 
@@ -133,15 +140,251 @@ def every_kind(rank, count, folder, sizes, algorithms) -> int:
     return right
 
 
+def segments_in_shm() -> list[str]:
+    """Files in /dev/shm that are segments of ours."""
+    return [one for one in os.listdir("/dev/shm") if re.fullmatch(r"conccl-[0-9a-f]{32}", one)]
+
+
 def where(folder) -> dict:
     """What this process holds: descriptors, mappings, files in /dev/shm."""
     del folder
     return {
         "descriptors": len(os.listdir("/proc/self/fd")),
-        "mappings": sum("memfd:conccl" in line for line in open("/proc/self/maps")),
-        "shm": [one for one in os.listdir("/dev/shm") if one.startswith("conccl-")],
+        "mappings": Path("/proc/self/maps").read_text().count("memfd:conccl"),
+        "shm": segments_in_shm(),
     }
 
 
-def told(value) -> str:
-    return json.dumps(value)
+class DyingStore(FolderStore):
+    """A store whose user is killed when it first touches a key."""
+
+    def __init__(self, folder, when: str) -> None:
+        super().__init__(folder)
+        self.when = when
+
+    def _die(self, verb, key):
+        if f"{verb} {key}".startswith(self.when):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def set(self, key, value, /):
+        self._die("before set", key)
+        super().set(key, value)
+        self._die("after set", key)
+
+    def get(self, key, /):
+        self._die("get", key)
+        return super().get(key)
+
+
+def killed_while_joining(rank, count, folder, victim, when, named):
+    """The victim dies at a point of the rendezvous; how long others need to say so."""
+    store = DyingStore(folder, when) if rank == victim else FolderStore(folder)
+    if when == "joined":
+        one = join(store, rank=rank, count=count, timeout_s=20, named=named)
+        if rank == victim:
+            os.kill(os.getpid(), signal.SIGKILL)
+        host = HostTransport(one.segment, one.geometry, rank, timeout_s=20, name=lambda: "tests")
+        return _until_told(lambda: issue(host, call_of("barrier", count, 0), np.zeros(1)))
+    return _until_told(lambda: join(store, rank=rank, count=count, timeout_s=20, named=named))
+
+
+def killed_at_an_instruction(rank, count, folder, victim, kind, number, elements, algorithm):
+    """The victim dies before its instruction of this number; how long others need to say so."""
+    done = 0
+
+    def pace(what):
+        nonlocal done
+        done += 1
+        if rank == victim and done == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    host = transport(rank, count, folder, pace=pace, slot_nbytes=16 * 1024)
+    call = call_of(kind, count, elements, algorithm=algorithm)
+    inputs = inputs_for(kind, count, elements, 0)
+
+    def go_on():
+        for _ in range(200):
+            issue(host, call, inputs[rank])
+            Path(folder, f"alive{rank}").touch()
+
+    return _until_told(go_on)
+
+
+def _until_told(run) -> tuple[str, float]:
+    """What a run raises, and how long it took from when the victim can have died at the latest."""
+    began = time.monotonic()
+    try:
+        run()
+    except ConcclError as error:
+        return f"{type(error).__name__}: {error}", time.monotonic() - began
+    return "nothing", time.monotonic() - began
+
+
+def disagreeing(rank, count, folder, ours, theirs):
+    """The last rank issues another call than the others; what each is told."""
+    host = transport(rank, count, folder, timeout_s=5)
+    issue(host, call_of("barrier", count, 0), np.zeros(1))
+    kind, elements, more = theirs if rank == count - 1 else ours
+    call = call_of(kind, count, elements, **more)
+    given = np.zeros(elements * count, np.float32)
+
+    def both():
+        issue(host, call, given)
+        issue(host, call_of("barrier", count, 0), np.zeros(1))
+
+    return _until_told(both)
+
+
+def late(rank, count, folder, how):
+    """The last rank does not come; what the others are told."""
+    host = transport(rank, count, folder, timeout_s=0.6)
+    issue(host, call_of("all_reduce", count, 3), np.zeros(3, np.float32))
+    if rank == count - 1:
+        if how == "sleeps":
+            time.sleep(1.5)
+        elif how == "leaves":
+            host.close()
+            return "left", 0.0
+        elif how == "exits":
+            return "exited", 0.0
+    return _until_told(lambda: issue(host, call_of("all_gather", count, 3), np.zeros(3, np.float32)))
+
+
+def again_after_a_failure(rank, count, folder):
+    """A group that was ended refuses calls; a new one works."""
+    os.makedirs(f"{folder}/1", exist_ok=True)
+    os.makedirs(f"{folder}/2", exist_ok=True)
+    host = transport(rank, count, f"{folder}/1", timeout_s=5)
+    if rank == 0:
+        host.end("test")
+    told = []
+    for _ in range(2):
+        told.append(_until_told(lambda: issue(host, call_of("barrier", count, 0), np.zeros(1)))[0])
+    host.close()
+    host = transport(rank, count, f"{folder}/2")
+    got = issue(host, call_of("all_reduce", count, 2), np.ones(2, np.float32)).view(np.float32)
+    host.close()
+    return told, got.tolist()
+
+
+def random_calls(rank, count, folder, number, seed, slot_nbytes, delay_s):
+    """Calls of every kind, size and algorithm in a row, each rank late at random before every instruction."""
+    moods = random.Random(seed * 1000 + rank)
+
+    def pace(what):
+        if moods.random() < 0.05:
+            time.sleep(moods.random() * delay_s)
+
+    host = transport(rank, count, folder, pace=pace if delay_s else None, slot_nbytes=slot_nbytes)
+    source = random.Random(seed)
+    for step in range(number):
+        kind = source.choice(MOVING)
+        elements = source.choice([0, 1, source.randrange(2, 3000), source.randrange(2, 20_000)])
+        root, algorithm = source.randrange(count), source.choice([None, *algorithm_names(call_of(kind, count, 1))])
+        inputs = inputs_for(kind, count, elements, seed + step)
+        got = issue(host, call_of(kind, count, elements, root=root, algorithm=algorithm), inputs[rank])
+        if kind == "barrier" or (kind in ("reduce", "gather") and rank != root):
+            continue
+        want = wanted(kind, count, elements, inputs, root=root)[rank]
+        np.testing.assert_array_equal(got, want, err_msg=f"call {step}: {kind} {elements} {algorithm}")
+    host.close()
+    return number
+
+
+MOVING = (
+    "all_gather",
+    "all_to_all",
+    "reduce_scatter",
+    "all_reduce",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "barrier",
+)
+
+
+def uneven(rank, count, folder):
+    """all_to_all of blocks that all differ, in tiles."""
+    host = transport(rank, count, folder, slot_nbytes=4096)
+    matrix = [[(i * 977 + j * 1409) % 5000 * 4 for j in range(count)] for i in range(count)]
+    call = Call(
+        kind=CollectiveKind.ALL_TO_ALL, sizes=tuple(size for row in matrix for size in row), dtype="float32"
+    )
+    ins = [np.full(size, 16 * rank + j, np.uint8) for j, size in enumerate(matrix[rank])]
+    outs = [np.zeros(matrix[j][rank], np.uint8) for j in range(count)]
+    host.run(
+        host.prepare(call),
+        inputs=[one.ctypes.data for one in ins],
+        outputs=[one.ctypes.data for one in outs],
+    )
+    host.close()
+    return all((one == 16 * j + rank).all() for j, one in enumerate(outs))
+
+
+def interrupted(rank, count, folder):
+    """A rank is interrupted (Ctrl-C) in a call; what each is told."""
+
+    def pace(what):
+        if rank == 1 and what == "publish":
+            raise KeyboardInterrupt
+
+    host = transport(rank, count, folder, pace=pace)
+    try:
+        return _until_told(lambda: issue(host, call_of("all_gather", count, 8), np.zeros(8, np.float32)))
+    except KeyboardInterrupt:
+        return "KeyboardInterrupt", 0.0
+
+
+def groups(rank, count, folder, number):
+    """Groups made, used and left; what this process holds before and after."""
+    held = []
+    for one in range(number):
+        os.makedirs(f"{folder}/{one}", exist_ok=True)
+        host = transport(rank, count, f"{folder}/{one}")
+        issue(host, call_of("all_reduce", count, 5), np.ones(5, np.float32))
+        issue(host, call_of("barrier", count, 0), np.zeros(1))
+        host.close()
+        if one in (2, number - 1):
+            held.append(where(folder))
+    return held
+
+
+def what_a_group_holds(rank, count, folder, named):
+    one = joined(rank, count, folder, named=named)
+    host = HostTransport(one.segment, one.geometry, rank, timeout_s=20, name=lambda: "tests")
+    issue(host, call_of("barrier", count, 0), np.zeros(1))
+    found = {
+        "named": one.segment.name,
+        "fallback": one.fallback,
+        "locked": tuple(other for other in range(count) if other != rank and one.segment.is_locked(other)),
+    }
+    issue(host, call_of("barrier", count, 0), np.zeros(1))
+    host.close()
+    return found
+
+
+def without_proc(rank, count, folder):
+    """Rank 1 cannot open what rank 0 offers."""
+    if rank == 1:
+        opened = segments.opened
+
+        def blind(path, nbytes, /):
+            if str(path).startswith("/proc"):
+                raise PermissionError(13, "Permission denied")
+            return opened(path, nbytes)
+
+        segments.opened = blind
+    host = transport(rank, count, folder)
+    issue(host, call_of("all_reduce", count, 3), np.zeros(3, np.float32))
+    host.close()
+    return host.fallbacks[0]
+
+
+def of_another(rank, count, folder, what):
+    """Rank 1 says that it is of another host or user."""
+    if rank == 1:
+        me = rendezvous._me
+        other = {"boot": "another"} if what == "boot" else {"user": 12345}
+        rendezvous._me = lambda: replace(me(), **other)
+    return _until_told(lambda: transport(rank, count, folder))[0]

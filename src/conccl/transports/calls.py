@@ -54,14 +54,13 @@ def header_of(call: Call, algorithm: str, /) -> bytes:
         call.root if call.kind in ROOTED else _NO_ROOT,
         sum(call.sizes),
         _digest(call.sizes) if uneven else 0,
-        0,
     )
 
 
 def describe(header: bytes, /) -> str:
     """What the call of a header is, for people."""
-    code, first, second, root, nbytes, digest, _ = (
-        int.from_bytes(header[at : at + 8], "little") for at in range(0, 56, 8)
+    code, first, second, root, nbytes, digest = (
+        int.from_bytes(header[at : at + 8], "little") for at in range(0, 48, 8)
     )
     kind = _KINDS[code & 0xFF] if code & 0xFF < len(_KINDS) else "?"
     if kind is CollectiveKind.BARRIER:

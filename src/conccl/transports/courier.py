@@ -16,6 +16,7 @@ from conccl.transports.waiting import Waiting
 
 _GRACE_S = 0.001
 """Whoever posts a message and waits for it at once is faster than a thread that has to be woken."""
+_PATIENCE_S = 0.005
 _IDLE_S = 0.2
 """After so long without mail the thread sleeps until it is called."""
 
@@ -51,7 +52,9 @@ class Courier:
         try:
             if not self._driving.acquire(blocking=False):
                 self._board.ring(MAIL, self._board.rank)  # the background sleeps there
-                self._driving.acquire()
+                while not self._driving.acquire(timeout=_PATIENCE_S):
+                    if one.done:  # whoever else waits has brought it
+                        return
             try:
                 self._mail.wait(one, timeout_s=timeout_s)
             finally:

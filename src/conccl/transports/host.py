@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -116,6 +117,10 @@ class HostTransport:
         self._tiles = 0
         self._met = [0] * self.count
         """Rank -> the last call in which its header was the same as ours."""
+        self._header = b""
+        """What this rank says that the call in progress is."""
+        self._history = 0
+        """A check sum of all calls before: headers that have the same one follow the same calls."""
         self._slowest = 0
         """The lowest call that all ranks are known to have entered."""
         self._busy: list[tuple[tuple[int, int], ...]] = [()] * geometry.slots
@@ -210,7 +215,9 @@ class HostTransport:
             raise ExecutionError(f"a group carries out {_MOST_CALLS} calls. Make a new one.")
         if number - self._slowest >= HEADERS:
             self._wait_for_the_slowest(prepared)
-        board.write_header(number, prepared.header)
+        self._header = prepared.header + self._history.to_bytes(8, "little")
+        self._history = zlib.crc32(prepared.header, self._history)
+        board.write_header(number, self._header)
         board.words[board.progress[self.rank]] = number << CALL_SHIFT
         if self._scratch.size < prepared.scratch_nbytes:
             self._scratch = np.empty(prepared.scratch_nbytes, np.uint8)
@@ -278,14 +285,25 @@ class HostTransport:
         if board.words[board.progress[rank]] < number << CALL_SHIFT:
             self._wait(rank, number << CALL_SHIFT, prepared)
         theirs = board.header(rank, number)
-        if theirs != prepared.header:
-            other = "one that it has left behind" if theirs is None else describe(theirs)
-            self.waiting.end(
-                "disagree",
-                f"group {self.name()!r} call {number}: rank {self.rank} issued {describe(prepared.header)},"
-                f" rank {rank} issued {other}. Ranks must issue the same calls in the same order",
-            )
+        if theirs != self._header:
+            self._disagree(rank, theirs)
         self._met[rank] = number
+
+    def _disagree(self, rank: int, theirs: bytes | None) -> None:
+        """End the group, showing the first call that differs, as far back as headers are kept."""
+        first, ours, other = self._number, self._header, theirs
+        for call in range(self._number - 1, max(0, self._number - HEADERS), -1):
+            before = self.board.header(self.rank, call), self.board.header(rank, call)
+            if None in before:
+                break
+            if before[0] != before[1]:
+                first, (ours, other) = call, before
+        said = "one that it has left behind" if other is None else describe(other)
+        self.waiting.end(
+            "disagree",
+            f"group {self.name()!r} call {first}: rank {self.rank} issued {describe(ours)}, rank {rank} issued"
+            f" {said}. Ranks must issue the same calls in the same order",
+        )
 
     def _wait(self, rank: int, value: int, prepared: Prepared) -> None:
         words, index = self.board.words, self.board.progress[rank]
