@@ -6,6 +6,7 @@ import torch
 import torch.distributed
 
 import conccl.integrations.register  # noqa: F401
+import integrations.backend_jobs  # noqa: F401
 import transports.jobs  # noqa: F401
 
 warnings.simplefilter("error")

@@ -83,7 +83,9 @@ def run_ranks(count: int, function: Callable[..., Any], /, *args: Any, timeout_s
     found = outcomes(count, function, *args, timeout_s=timeout_s)
     for rank, one in enumerate(found):
         if one.error or one.ended_by:
-            pytest.fail(f"rank {rank} of {count}: {one.error} {one.ended_by or ''}\n{one.trace}", pytrace=False)
+            pytest.fail(
+                f"rank {rank} of {count}: {one.error} {one.ended_by or ''}\n{one.trace}", pytrace=False
+            )
     return [one.value for one in found]
 
 
@@ -104,7 +106,7 @@ def _child(connection: Connection, function: Callable[..., Any], rank: int, coun
     try:
         value = function(rank, count, *args)
         outcome = Outcome(value=value, seconds=time.monotonic() - began)
-    except BaseException as error:  # noqa: BLE001 (told to the test)
+    except BaseException as error:
         outcome = Outcome(
             error=f"{type(error).__name__}: {error}",
             trace=traceback.format_exc(),

@@ -8,6 +8,7 @@ import re
 import signal
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,13 @@ def joined(rank, count, folder, *, timeout_s=20.0, **more) -> Joined:
 def transport(rank, count, folder, *, timeout_s=20.0, pace=None, **more) -> HostTransport:
     one = joined(rank, count, folder, timeout_s=timeout_s, **more)
     return HostTransport(
-        one.segment, one.geometry, rank, timeout_s=timeout_s, name=lambda: "tests", pace=pace, fallback=one.fallback
+        one.segment,
+        one.geometry,
+        rank,
+        timeout_s=timeout_s,
+        name=lambda: "tests",
+        pace=pace,
+        fallback=one.fallback,
     )
 
 
@@ -87,7 +94,13 @@ def call_of(kind, count, elements, *, root=0, algorithm=None, dtype="float32", r
     """A call among ``count`` ranks: ``elements`` in each block, or in the whole message."""
     kind = CollectiveKind(kind)
     nbytes = elements * (4 if dtype == "float32" else 1)
-    blocks = 1 if kind in ("all_reduce", "broadcast", "reduce", "barrier") else count**2 if kind == "all_to_all" else count
+    blocks = (
+        1
+        if kind in ("all_reduce", "broadcast", "reduce", "barrier")
+        else count**2
+        if kind == "all_to_all"
+        else count
+    )
     return Call(
         kind=kind,
         sizes=(nbytes,) * blocks,
@@ -140,18 +153,23 @@ def every_kind(rank, count, folder, sizes, algorithms) -> int:
     return right
 
 
+def names(folder: str) -> list[str]:
+    return [one.name for one in Path(folder).iterdir()]
+
+
 def segments_in_shm() -> list[str]:
     """Files in /dev/shm that are segments of ours."""
-    return [one for one in os.listdir("/dev/shm") if re.fullmatch(r"conccl-[0-9a-f]{32}", one)]
+    return [one for one in names("/dev/shm") if re.fullmatch(r"conccl-[0-9a-f]{32}", one)]
 
 
 def where(folder) -> dict:
     """What this process holds: descriptors, mappings, files in /dev/shm."""
     del folder
     return {
-        "descriptors": len(os.listdir("/proc/self/fd")),
+        "descriptors": len(names("/proc/self/fd")),
         "mappings": Path("/proc/self/maps").read_text().count("memfd:conccl"),
         "shm": segments_in_shm(),
+        "resident": int(Path("/proc/self/statm").read_text().split()[1]) * 4096,
     }
 
 
@@ -252,14 +270,13 @@ def late(rank, count, folder, how):
 
 def again_after_a_failure(rank, count, folder):
     """A group that was ended refuses calls; a new one works."""
-    os.makedirs(f"{folder}/1", exist_ok=True)
-    os.makedirs(f"{folder}/2", exist_ok=True)
+    Path(folder, "1").mkdir(exist_ok=True)
+    Path(folder, "2").mkdir(exist_ok=True)
     host = transport(rank, count, f"{folder}/1", timeout_s=5)
     if rank == 0:
         host.end("test")
-    told = []
-    for _ in range(2):
-        told.append(_until_told(lambda: issue(host, call_of("barrier", count, 0), np.zeros(1)))[0])
+    meet = partial(issue, host, call_of("barrier", count, 0), np.zeros(1))
+    told = [_until_told(meet)[0] for _ in range(2)]
     host.close()
     host = transport(rank, count, f"{folder}/2")
     got = issue(host, call_of("all_reduce", count, 2), np.ones(2, np.float32)).view(np.float32)
@@ -280,7 +297,10 @@ def random_calls(rank, count, folder, number, seed, slot_nbytes, delay_s):
     for step in range(number):
         kind = source.choice(MOVING)
         elements = source.choice([0, 1, source.randrange(2, 3000), source.randrange(2, 20_000)])
-        root, algorithm = source.randrange(count), source.choice([None, *algorithm_names(call_of(kind, count, 1))])
+        root, algorithm = (
+            source.randrange(count),
+            source.choice([None, *algorithm_names(call_of(kind, count, 1))]),
+        )
         inputs = inputs_for(kind, count, elements, seed + step)
         got = issue(host, call_of(kind, count, elements, root=root, algorithm=algorithm), inputs[rank])
         if kind == "barrier" or (kind in ("reduce", "gather") and rank != root):
@@ -340,7 +360,7 @@ def groups(rank, count, folder, number):
     """Groups made, used and left; what this process holds before and after."""
     held = []
     for one in range(number):
-        os.makedirs(f"{folder}/{one}", exist_ok=True)
+        Path(folder, str(one)).mkdir(exist_ok=True)
         host = transport(rank, count, f"{folder}/{one}")
         issue(host, call_of("all_reduce", count, 5), np.ones(5, np.float32))
         issue(host, call_of("barrier", count, 0), np.zeros(1))
@@ -388,3 +408,44 @@ def of_another(rank, count, folder, what):
         other = {"boot": "another"} if what == "boot" else {"user": 12345}
         rendezvous._me = lambda: replace(me(), **other)
     return _until_told(lambda: transport(rank, count, folder))[0]
+
+
+def large(rank, count, folder, kind, nbytes):
+    """A message of bytes, checked in pieces: memory is short."""
+    host = transport(rank, count, folder, timeout_s=600)
+    block = nbytes // 64 * 64 // count
+    whole = kind in ("all_reduce", "broadcast")
+    blocks = 1 if whole else count**2 if kind == "all_to_all" else count
+    call = Call(
+        kind=CollectiveKind(kind),
+        sizes=(nbytes if whole else block,) * blocks,
+        dtype="uint8",
+        reduction="max" if "reduce" in kind else "",
+    )
+    size = nbytes if whole else block * (1 if kind == "all_gather" else count)
+    given = np.full(size, rank + 1, np.uint8)
+    given[-1] = 10 + rank
+    out = given if whole else np.zeros(block * (1 if kind == "reduce_scatter" else count), np.uint8)
+    host.run(
+        host.prepare(call),
+        inputs=[
+            given.ctypes.data + one * block for one in range(1 if whole or kind == "all_gather" else count)
+        ],
+        outputs=[
+            out.ctypes.data + one * block for one in range(1 if whole or kind == "reduce_scatter" else count)
+        ],
+    )
+    host.close()
+    if kind == "broadcast":
+        return bool((out[:-1] == 1).all() and out[-1] == 10)
+    if kind == "all_reduce":
+        return bool((out[:-1] == count).all() and out[-1] == 9 + count)
+    if kind == "reduce_scatter":
+        last = 9 + count if rank == count - 1 else count
+        return bool((out[:-1] == count).all() and out[-1] == last)
+    right = True
+    for one in range(count):
+        piece = out[one * block : (one + 1) * block]
+        ends = kind == "all_gather" or rank == count - 1
+        right &= bool((piece[:-1] == one + 1).all() and piece[-1] == (10 + one if ends else one + 1))
+    return right

@@ -135,7 +135,7 @@ def in_the_background(rank, count, folder):
 
 
 def other_sizes(rank, count, folder, nbytes, dtype):
-    box = Box(rank, count, folder, timeout_s=3)
+    box = Box(rank, count, folder)
     try:
         if rank == 0:
             box.courier.wait(box.send(1, np.zeros(100, np.uint8), tag=9))
@@ -152,9 +152,7 @@ def killed_while_sending(rank, count, folder):
     box = Box(rank, count, folder)
     if rank == 0:
         data = filled(0, 5_000_000)  # more than the ring takes
-        box.mail.post_send(
-            1, tag=0, address=data.ctypes.data, nbytes=data.nbytes, dtype="uint8", keep=data
-        )
+        box.mail.post_send(1, tag=0, address=data.ctypes.data, nbytes=data.nbytes, dtype="uint8", keep=data)
         os.kill(os.getpid(), signal.SIGKILL)
     data = np.zeros(5_000_000, np.uint8)
     began = time.monotonic()
@@ -196,3 +194,16 @@ def at_random(rank, count, folder, number, seed):
         box.courier.wait(one)
     box.close()
     return len(mine)
+
+
+def large(rank, count, folder, nbytes):
+    """One message of more bytes than 32 bits count."""
+    box = Box(rank, count, folder, timeout_s=600)
+    data = np.full(nbytes, 7 * (1 - rank), np.uint8)
+    if rank == 0:
+        data[-1] = 9
+        box.courier.wait(box.send(1, data))
+    else:
+        box.courier.wait(box.recv(0, data))
+    box.close()
+    return bool((data[:-1] == 7).all() and data[-1] == 9)

@@ -1,7 +1,7 @@
 """Runs the programs of all ranks in one thread, in random interleavings, on real bytes, looking for races.
 
-What a transport does between processes, without processes: words of progress, staging slots in turn, tiles,
-several calls in a row. Clocks tell which accesses are ordered; two that touch the same unit of staging, one of
+What a transport does between processes, without them: words of progress, staging slots in turn, tiles,
+several calls in a row. Clocks tell which accesses are ordered; two on the same bytes of staging, one of
 them writing, and are not ordered are a race, whether or not this interleaving shows it.
 """
 
@@ -31,7 +31,7 @@ class Call:
     inputs: Sequence[np.ndarray]
 
 
-class Race(AssertionError):
+class RaceError(AssertionError):
     pass
 
 
@@ -83,9 +83,7 @@ class World:
                     self._join(rank, peer, value)
                 busy[slot] = [(peer, (number, tile, steps)) for peer, steps in lowered.release]
                 self._tell(rank, (number, tile, 0))
-                lengths = dict(
-                    zip(lowered.contents, tiling.lengths(lowered.contents, tile), strict=True)
-                )
+                lengths = dict(zip(lowered.contents, tiling.lengths(lowered.contents, tile), strict=True))
                 for one in lowered.program.instructions:
                     if isinstance(one, Await):
                         value = (number, tile, one.steps)
@@ -145,11 +143,11 @@ class World:
             return who == rank or self.clock[rank][who] >= when
 
         if line in self.last_write and not ordered(*self.last_write[line]):
-            raise Race(f"rank {rank} touches {line}, which rank {self.last_write[line][0]} wrote")
+            raise RaceError(f"rank {rank} touches {line}, which rank {self.last_write[line][0]} wrote")
         if writes:
             for reader, when in self.reads.pop(line, {}).items():
                 if not ordered(reader, when):
-                    raise Race(f"rank {rank} writes {line}, which rank {reader} reads")
+                    raise RaceError(f"rank {rank} writes {line}, which rank {reader} reads")
             self.last_write[line] = (rank, now)
         else:
             self.reads.setdefault(line, {})[rank] = now

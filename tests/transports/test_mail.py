@@ -32,7 +32,9 @@ def test_messages_between_random_pairs(tmp_path, count):
     assert sum(run_ranks(count, jobs.at_random, tmp_path, 80, count)) == 80
 
 
-@pytest.mark.parametrize(("nbytes", "dtype", "words"), [(50, "uint8", "recv of 50 bytes"), (25, "float32", "of float32")])
+@pytest.mark.parametrize(
+    ("nbytes", "dtype", "words"), [(50, "uint8", "recv of 50 bytes"), (25, "float32", "of float32")]
+)
 def test_ends_that_disagree_are_told_both(tmp_path, nbytes, dtype, words):
     for told in run_ranks(2, jobs.other_sizes, tmp_path, nbytes, dtype):
         assert told.startswith("DisagreementError: group 'tests': rank 1 issued recv")
@@ -51,4 +53,6 @@ def test_a_sender_killed_in_the_middle_of_a_message_is_named(tmp_path):
 
 def test_a_message_that_nobody_asks_for_is_told_of(tmp_path):
     told, _ = run_ranks(2, jobs.nobody_receives, tmp_path)
-    assert told.startswith("WaitTimeoutError: group 'tests': send of 5000000 bytes of uint8 to rank 1 with tag 0")
+    assert told.startswith(
+        "WaitTimeoutError: group 'tests': send of 5000000 bytes of uint8 to rank 1 with tag 0"
+    )

@@ -1,4 +1,4 @@
-"""Programs do what their fragments say: every algorithm, any sizes, tiles, calls in a row, any interleaving."""
+"""Programs do what their fragments say: every algorithm, any sizes, tiles, calls in a row, interleavings."""
 
 import numpy as np
 import pytest
@@ -11,10 +11,11 @@ from conccl.collectives.layout import Place, layout_of
 from conccl.collectives.reference import expected
 from conccl.core.errors import InputError, PlanError
 from conccl.core.ops import Collective, CollectiveKind, DType, ReduceOp
+from conccl.transports import tiles
 from conccl.transports.compiling import programs
 from conccl.transports.program import Await, Publish
 from conccl.transports.tiles import Message, tiling_of
-from transports.simulated import Call, Race, World, message_of, transfer_of
+from transports.simulated import Call, RaceError, World, message_of, transfer_of
 
 KINDS = [one for one in CollectiveKind if one not in (CollectiveKind.SEND, CollectiveKind.RECV)]
 
@@ -63,7 +64,11 @@ def test_calls_in_a_row_give_what_they_must_in_any_interleaving(data, count, slo
     slot_nbytes = data.draw(st.sampled_from([64 * 64, 16 * 1024]))
     outputs = World(count, slots=slots, slot_nbytes=slot_nbytes, seed=seed).run(row)
     for call, got in zip(row, outputs, strict=True):
-        if call.layout.collective.reduce_op is ReduceOp.AVG and call.layout.kind in ("reduce_scatter", "all_reduce", "reduce"):
+        if call.layout.collective.reduce_op is ReduceOp.AVG and call.layout.kind in (
+            "reduce_scatter",
+            "all_reduce",
+            "reduce",
+        ):
             continue  # quotients round; the next test has them
         for rank, want in enumerate(expected(call.layout, call.inputs)):
             np.testing.assert_array_equal(got[rank], want, err_msg=f"{call.layout.kind} {call.algorithm}")
@@ -71,7 +76,8 @@ def test_calls_in_a_row_give_what_they_must_in_any_interleaving(data, count, slo
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 8])
 @pytest.mark.parametrize(
-    ("kind", "name"), [(kind, name) for kind in KINDS for name in algorithms(kind) if name not in ("swap", "bcst")]
+    ("kind", "name"),
+    [(kind, name) for kind in KINDS for name in algorithms(kind) if name not in ("swap", "bcst")],
 )
 def test_every_algorithm_runs_in_tiles(kind, name, count):
     layout = layout_of(Collective(kind=kind, nbytes=count * 1000, ranks=count, dtype=DType.FP32))
@@ -87,7 +93,9 @@ def test_every_algorithm_runs_in_tiles(kind, name, count):
 
 def test_averages_divide_once():
     layout = layout_of(
-        Collective(kind=CollectiveKind.ALL_REDUCE, nbytes=400, ranks=3, dtype=DType.FP32, reduce_op=ReduceOp.AVG)
+        Collective(
+            kind=CollectiveKind.ALL_REDUCE, nbytes=400, ranks=3, dtype=DType.FP32, reduce_op=ReduceOp.AVG
+        )
     )
     inputs = inputs_of(layout, seed=0)
     for name in able(CollectiveKind.ALL_REDUCE, Place.OUT_OF_PLACE, 3):
@@ -103,11 +111,11 @@ def test_the_race_detector_sees_a_missing_wait(monkeypatch):
     """Programs whose staging is not waited for before it is used again are caught."""
     layout = layout_of(Collective(kind=CollectiveKind.ALL_GATHER, nbytes=2048, ranks=2, dtype=DType.UINT8))
     call = Call(layout=layout, algorithm="staged", inputs=inputs_of(layout, seed=0))
-    made = programs(kind=layout.kind, algorithm="staged", count=2, transfer=transfer_of(layout.kind, "staged", 2))
+    made = programs(
+        kind=layout.kind, algorithm="staged", count=2, transfer=transfer_of(layout.kind, "staged", 2)
+    )
     for one in made.of_rank:
         assert one.release, "peers read staging after the program is over"
-    from conccl.transports import tiles
-
     whole = tiles.Lowered.__init__
 
     def forgetful(self, programs, rank, /):
@@ -115,7 +123,7 @@ def test_the_race_detector_sees_a_missing_wait(monkeypatch):
         self.release = ()
 
     monkeypatch.setattr(tiles.Lowered, "__init__", forgetful)
-    with pytest.raises(Race):
+    with pytest.raises(RaceError):
         World(2, slots=1, slot_nbytes=64, seed=0).run([call])
 
 
@@ -125,7 +133,7 @@ def test_a_program_tells_its_progress_where_peers_wait_for_it():
     for program in made.of_rank:
         for one in program.instructions:
             if isinstance(one, Await):
-                assert (one.rank, one.steps) in told
+                assert any(rank == one.rank and steps >= one.steps for rank, steps in told)
         for wait in program.release:
             assert any(rank == wait.rank and steps >= wait.steps for rank, steps in told)
 
@@ -139,7 +147,7 @@ def test_what_only_its_own_rank_touches_is_not_staged():
         count=4,
         transfer=transfer_of(CollectiveKind.ALL_GATHER, "ring", 4),
     )
-    assert pushed.staging_units == 4  # neighbours read what has reached an output
+    assert pushed.staging_units == 5  # neighbours read the input, and what has reached the output
 
 
 def test_commands_that_processors_do_not_have_are_refused():
@@ -170,5 +178,7 @@ def test_too_little_staging_is_an_error_that_says_how_much_is_needed():
 
 
 def test_a_message_of_a_layout_has_its_blocks():
-    layout = layout_of(Collective(kind=CollectiveKind.ALL_TO_ALL, nbytes=30, ranks=2), split_nbytes=[[1, 2], [3, 4]])
+    layout = layout_of(
+        Collective(kind=CollectiveKind.ALL_TO_ALL, nbytes=30, ranks=2), split_nbytes=[[1, 2], [3, 4]]
+    )
     assert message_of(layout).sizes == (1, 2, 3, 4)

@@ -33,15 +33,17 @@ def definition(dtype: str, op: str, values: list[torch.Tensor]) -> torch.Tensor:
             return combined.sum(0) % 2 == 1
         return combined.any(0) if op in ("sum", "max", "bor") else combined.all(0)
     exact = torch.complex128 if dtype.startswith("complex") else torch.float64
-    wide = torch.stack([one.to(torch.int64) if op in ("band", "bor", "bxor") else one.to(exact) for one in values])
+    wide = torch.stack(
+        [one.to(torch.int64) if op in ("band", "bor", "bxor") else one.to(exact) for one in values]
+    )
     total = wide[0]
     for one in wide[1:]:
         total = {
             "sum": torch.add,
             "avg": torch.add,
             "product": torch.mul,
-            "min": lambda a, b: torch.minimum(a, b),
-            "max": lambda a, b: torch.maximum(a, b),
+            "min": torch.minimum,
+            "max": torch.maximum,
             "band": torch.bitwise_and,
             "bor": torch.bitwise_or,
             "bxor": torch.bitwise_xor,
@@ -50,7 +52,9 @@ def definition(dtype: str, op: str, values: list[torch.Tensor]) -> torch.Tensor:
         total = total / len(values)
         if not dtype.startswith(("float", "bfloat", "complex")):
             total = total.trunc()
-    return total.to(torch.int64).to(getattr(torch, dtype)) if "int" in dtype else total.to(getattr(torch, dtype))
+    return (
+        total.to(torch.int64).to(getattr(torch, dtype)) if "int" in dtype else total.to(getattr(torch, dtype))
+    )
 
 
 def reduce(dtype: str, op: str, values: list[torch.Tensor], out: torch.Tensor) -> None:
@@ -73,7 +77,9 @@ def test_every_type_and_operation(dtype, op, count):
         out = torch.zeros(numel, dtype=getattr(torch, dtype))
         reduce(dtype, op, values, out)
         if op == "avg" and dtype not in ("float64", "bool"):
-            torch.testing.assert_close(out.to(torch.complex128), want.to(torch.complex128), rtol=1e-3, atol=1e-2)
+            torch.testing.assert_close(
+                out.to(torch.complex128), want.to(torch.complex128), rtol=1e-3, atol=1e-2
+            )
         else:
             assert torch.equal(out.view(torch.uint8), want.view(torch.uint8))
 

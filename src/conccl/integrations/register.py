@@ -10,7 +10,7 @@ NAME = "conccl"
 
 
 def register_backend() -> None:
-    """Register the backend, so that ``init_process_group("conccl")`` and ``new_group(backend="conccl")`` work.
+    """Make ``init_process_group("conccl")`` and ``new_group(backend="conccl")`` work.
 
     Every process calls it, once or more often.
     """

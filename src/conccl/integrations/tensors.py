@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import accumulate
 
 import torch
 
@@ -18,15 +19,16 @@ def dtype_name(dtype: torch.dtype, /) -> str:
 
 def readable(tensor: torch.Tensor, /) -> torch.Tensor:
     """The tensor, or a dense copy of it where its memory does not hold its elements in order."""
-    if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
-        if tensor.is_cpu:
-            return tensor
-    elif tensor.is_cpu and tensor.layout is torch.strided:
-        return tensor.resolve_conj().resolve_neg().contiguous()
-    raise InputError(
-        f"a {str(tensor.layout).removeprefix('torch.')} tensor on {tensor.device}: the host transport takes"
-        " dense tensors in CPU memory. Use .cpu() or .to_dense(), or a group of another backend."
-    )
+    if not tensor.is_cpu or tensor.layout is not torch.strided:
+        raise InputError(
+            f"a {str(tensor.layout).removeprefix('torch.')} tensor on {tensor.device}: the host transport"
+            " takes dense tensors in CPU memory. Use .cpu() or .to_dense(), or a group of another backend."
+        )
+    return tensor if _is_dense(tensor) else tensor.resolve_conj().resolve_neg().contiguous()
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
 
 
 class Target:
@@ -37,16 +39,16 @@ class Target:
     def __init__(self, tensor: torch.Tensor, /, *, filled: bool) -> None:
         """``filled``: a stand-in begins with the tensor's elements."""
         self.tensor = tensor
-        dense = tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
-        if not dense and tensor.is_cpu and tensor.layout is torch.strided and not filled:
-            self.dense = torch.empty(tensor.shape, dtype=tensor.dtype)
-        else:
-            self.dense = readable(tensor)
+        self.dense = readable(tensor) if filled or _is_dense(tensor) else self._empty(tensor)
+
+    def _empty(self, tensor: torch.Tensor) -> torch.Tensor:
+        readable(tensor[:0] if tensor.dim() else tensor)  # refuses what is not dense CPU memory
+        return torch.empty(tensor.shape, dtype=tensor.dtype)
 
     def finish(self) -> None:
         """Copy a stand-in back."""
         if self.dense is not self.tensor:
-            self.tensor.copy_(self.dense)
+            self.tensor.detach().copy_(self.dense)
 
 
 def finisher(targets: Sequence[Target], /) -> Callable[[], None] | None:
@@ -62,32 +64,46 @@ def finisher(targets: Sequence[Target], /) -> Callable[[], None] | None:
     return finish
 
 
-def overlaps(one: torch.Tensor, other: torch.Tensor, /) -> bool:
-    """Whether two dense tensors share memory."""
-    first, second = one.data_ptr(), other.data_ptr()
-    return first < second + other.nbytes and second < first + one.nbytes
+def apart(source: torch.Tensor, target: torch.Tensor, /, *, allowed: int | None = None) -> torch.Tensor:
+    """The source, or a copy if it shares memory with the target otherwise than at this byte of the target."""
+    first, second = source.data_ptr(), target.data_ptr()
+    together = first < second + target.nbytes and second < first + source.nbytes
+    return source.clone() if together and first - second != allowed else source
 
 
-def apart(source: torch.Tensor, target: torch.Tensor, /, *, allowed: int = -1) -> torch.Tensor:
-    """The source, or a copy of it if it shares memory with the target elsewhere than at the allowed byte."""
-    if source.nbytes and overlaps(source, target) and source.data_ptr() - target.data_ptr() != allowed:
-        return source.clone()
-    return source
-
-
-def require_same_dtype(first: torch.Tensor, /, *others: torch.Tensor) -> str:
-    """The element type of all; refuse a mixture."""
+def require_same_dtype(first: torch.Tensor, /, *others: torch.Tensor) -> None:
+    """Refuse a mixture of element types."""
     dtype = first.dtype
     for other in others:
         if other.dtype is not dtype:
             raise InputError(f"tensors of {dtype} and {other.dtype} in one call; all must be of one type.")
-    return dtype_name(dtype)
 
 
 def require_nbytes(tensor: torch.Tensor, nbytes: int, what: str, /) -> None:
     """Refuse a tensor of another size."""
     if tensor.nbytes != nbytes:
         each = tensor.element_size()
-        raise InputError(
-            f"{what} has {tensor.numel()} elements; it must have {nbytes // each} ({nbytes} bytes)."
-        )
+        raise InputError(f"{what} has {tensor.numel()} elements; it must have {nbytes / each:g}.")
+
+
+def addresses_of(tensor: torch.Tensor, sizes: int | Sequence[int], count: int = 0, /) -> list[int]:
+    """Where consecutive blocks of a tensor lie: of these bytes each, or ``count`` equal ones."""
+    first = tensor.data_ptr()
+    if isinstance(sizes, int):
+        return [first + one * sizes for one in range(count)]
+    return list(accumulate(sizes[:-1], initial=first))
+
+
+def rows_nbytes(tensor: torch.Tensor, splits: Sequence[int], count: int, what: str, /) -> list[int]:
+    """Bytes of each rank's rows: so many as the splits say, equally many without."""
+    rows = tensor.shape[0] if tensor.dim() else 1
+    if not splits:
+        if rows % count and tensor.nbytes:
+            raise InputError(
+                f"the {what} has {rows} rows, which {count} ranks do not divide. Give split sizes."
+            )
+        return [tensor.nbytes // count] * count
+    if len(splits) != count or sum(splits) != rows or min(splits) < 0:
+        raise InputError(f"{what} splits {list(splits)} must be {count} counts that sum to its {rows} rows.")
+    row = tensor.nbytes // rows if rows else 0
+    return [one * row for one in splits]

@@ -75,7 +75,7 @@ class Queued(dist.Work):
         assert self._run is not None
         try:
             self._run()
-        except BaseException as error:  # noqa: BLE001 (it belongs to whoever waits)
+        except BaseException as error:  # it belongs to whoever waits
             self._error = error
         self._run = None  # drops what was kept alive for it
         with self._making:
@@ -141,7 +141,12 @@ class Mailed(dist.Work):
     """A send or a receive."""
 
     def __init__(
-        self, one: Sending | Receiving, courier: Courier, result: Tensors, finish: Callable[[], None] | None, /
+        self,
+        one: Sending | Receiving,
+        courier: Courier,
+        result: Tensors,
+        finish: Callable[[], None] | None,
+        /,
     ) -> None:
         super().__init__()
         self._one = one

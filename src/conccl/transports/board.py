@@ -47,9 +47,7 @@ class Board:
         """Rank -> index of its word of progress."""
         self._bells = [[geometry.rank_line(one, 1 + door) for one in range(count)] for door in (0, 1)]
         self._rows = [geometry.rows + door * geometry.row_nbytes for door in (0, 1)]
-        self._row_words = [
-            range(row // 8, (row + geometry.row_nbytes) // 8) for row in self._rows
-        ]
+        self._row_words = [range(row // 8, (row + geometry.row_nbytes) // 8) for row in self._rows]
         self._rung = 0
         self.aborted = _ABORT // 8
         """Index of the abort word."""

@@ -1,4 +1,4 @@
-"""A collective call as all ranks must issue it, and its header: what ranks compare before they trust each other."""
+"""A collective call as all ranks must issue it, and its header, by which they see that they do."""
 
 from __future__ import annotations
 
@@ -66,8 +66,14 @@ def describe(header: bytes, /) -> str:
     if kind is CollectiveKind.BARRIER:
         return "barrier"
     reduction = REDUCTIONS[code >> 8 & 0xFF]
-    dtype = (first.to_bytes(8, "little") + second.to_bytes(8, "little")).rstrip(b"\0").decode(errors="replace")
-    words = [f"{kind} of {nbytes} bytes" if nbytes < 10_000 else f"{kind} of {format_bytes(nbytes)} ({nbytes} bytes)"]
+    dtype = (
+        (first.to_bytes(8, "little") + second.to_bytes(8, "little")).rstrip(b"\0").decode(errors="replace")
+    )
+    words = [
+        f"{kind} of {nbytes} bytes"
+        if nbytes < 10_000
+        else f"{kind} of {format_bytes(nbytes)} ({nbytes} bytes)"
+    ]
     words.append(f"of {dtype}")
     if kind in REDUCING:
         words.append(f"by {reduction}")

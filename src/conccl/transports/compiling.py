@@ -163,7 +163,7 @@ class _Writer:
         return (one for one in self._written if isinstance(one, Await))
 
     def program(self, awaited: set[tuple[int, int]], /) -> Program:
-        """The program. Progress is told where a peer waits for it, once where no wait lies between, and last."""
+        """The program; progress is told where a peer waits for it, once between two waits, and at the end."""
         kept: list[Instruction] = []
         pending: list[Instruction] = []
         done = 0

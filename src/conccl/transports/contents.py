@@ -1,4 +1,4 @@
-"""Which block of the collective each canonical block of memory holds, while a fragment is followed in order."""
+"""Which block of a collective each piece of memory holds, while a fragment is followed in order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Piece:
 
 
 class Contents:
-    """What every place holds; all_to_all numbers its blocks (sender, receiver) row by row, others by position."""
+    """What every place holds; blocks have the number of their position, in all_to_all that of their pair."""
 
     def __init__(self, layout: Layout, /) -> None:
         self._held: dict[Place, int] = {}

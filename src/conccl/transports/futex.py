@@ -31,7 +31,9 @@ _syscall.argtypes = (
 def available() -> bool:
     """Whether this system has futexes that processes can share."""
     word = ctypes.c_uint32(1)
-    _syscall(_SYSCALL, ctypes.addressof(word), _WAIT, 0, None, None, 0)  # the word is not 0: it returns at once
+    _syscall(
+        _SYSCALL, ctypes.addressof(word), _WAIT, 0, None, None, 0
+    )  # the word is not 0: it returns at once
     return ctypes.get_errno() == errno.EAGAIN
 
 

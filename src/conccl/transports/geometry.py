@@ -34,9 +34,11 @@ SLOTS = 4
 SLOT_NBYTES = 512 * KIB
 """A slot of a small group: what a core's second-level cache holds beside what is read and written (see
 benchmarks/2026-11-30-host-transport.md)."""
-_LEAST_UNIT = 4 * KIB
-"""A unit of staging below which copies cost more than they move."""
+_LEAST_UNIT = 512
+"""Staging is not cut below so much for each rank: copies would cost much more than they move."""
 _MAIL_BUDGET = 8 * MIB
+_MOST_MAIL, _LEAST_MAIL = 256 * KIB, 512
+"""Bytes of a ring."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,15 +124,15 @@ def geometry_for(*, count: int, free_nbytes: int, where: str, slot_nbytes: int |
     if not 1 <= count <= MAX_RANKS:
         raise InputError(f"a group of {count} ranks; the host transport takes 1 to {MAX_RANKS}.")
     pairs = max(1, count * count)
-    mail = max(16 * KIB, min(256 * KIB, _MAIL_BUDGET // pairs // PAGE * PAGE))
+    mail = max(_LEAST_MAIL, min(_MOST_MAIL, _MAIL_BUDGET // pairs // LINE * LINE))
     wanted = slot_nbytes or max(SLOT_NBYTES, count * 64 * KIB)
     least = slot_nbytes or count * _LEAST_UNIT
     while True:
         made = Geometry(count=count, slots=SLOTS, slot_nbytes=wanted, mail_nbytes=mail)
         if made.nbytes <= free_nbytes // 2:
             return made
-        if mail > PAGE:
-            mail //= 2
+        if mail > _LEAST_MAIL:
+            mail = max(_LEAST_MAIL, mail // 2 // LINE * LINE)
         elif wanted > least:
             wanted = max(least, wanted // 2 // LINE * LINE)
         else:

@@ -116,7 +116,9 @@ class Mail:
         """Whether anything is on its way."""
         return bool(self._asked) or any(self._outboxes.values()) or self._is_coming()
 
-    def post_send(self, rank: int, /, *, tag: int, address: int, nbytes: int, dtype: str, keep: object) -> Sending:
+    def post_send(
+        self, rank: int, /, *, tag: int, address: int, nbytes: int, dtype: str, keep: object
+    ) -> Sending:
         """Send bytes, after all that was sent to this rank before. Small messages are done at once."""
         one = Sending(rank=rank, tag=tag, address=address, nbytes=nbytes, dtype=dtype, keep=keep)
         with self._lock:

@@ -66,7 +66,7 @@ _BOOLEAN = {"sum": np.logical_or, "max": np.logical_or, "product": np.logical_an
 def element_nbytes(dtype: str, /) -> int | None:
     """Bytes of an element that can be reduced; None for other types."""
     if dtype in _NUMPY:
-        return np.dtype(_NUMPY[dtype]).itemsize
+        return int(np.dtype(_NUMPY[dtype]).itemsize)
     return _NARROW.get(dtype)
 
 
@@ -97,7 +97,9 @@ def reducer(dtype: str, reduction: str, /) -> Reduce:
 
 def view(address: int, nbytes: int, dtype: Any, /) -> Array:
     """Memory as an array; whoever owns it must keep it alive."""
-    return np.frombuffer((ctypes.c_char * nbytes).from_address(address), dtype=dtype)
+    memory: Any = (ctypes.c_char * nbytes).from_address(address)
+    array: Array = np.frombuffer(memory, dtype=dtype)
+    return array
 
 
 class _Scratch(threading.local):
@@ -156,11 +158,11 @@ def _divide(dtype: np.dtype[Any]) -> Callable[[Array, int], None]:
 
 def _narrow(dtype: str, reduction: str) -> Reduce:
     try:
-        import torch
+        import torch  # noqa: PLC0415 (only who reduces narrow types needs it)
     except ImportError as error:
         raise MissingExtraError(module="torch", extra="torch") from error
     kind, nbytes_each = getattr(torch, dtype), _NARROW[dtype]
-    combine = {
+    combine: Callable[[Any, Any], Any] = {
         "sum": torch.Tensor.add_,
         "avg": torch.Tensor.add_,
         "product": torch.Tensor.mul_,

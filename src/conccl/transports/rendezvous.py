@@ -116,7 +116,7 @@ class _Meeting:
         try:
             if not self._store.check(["failed"]):
                 self.put("failed", f"{reason} (told by rank {self._rank})")
-        except Exception:  # noqa: BLE001 (the store may be gone with its host; the first error is what matters)
+        except Exception:  # the store may be gone with its host; the first error is what matters
             return
 
     def lead(self, slot_nbytes: int | None, named: bool) -> Joined:
@@ -188,7 +188,7 @@ class _Meeting:
             for key in keys:
                 try:
                     self._store.delete_key(key)
-                except Exception:  # noqa: BLE001, PERF203 (some stores cannot delete; their keys stay)
+                except Exception:  # some stores cannot delete; their keys stay
                     break
 
     def _ready(self, joined: Joined) -> Joined:
@@ -209,7 +209,7 @@ class _Meeting:
         )
 
     def _get(self, key: str, rank: int) -> Any:
-        self._until(lambda: self._store.check([key]), rank, f"has not said {key.split('/')[0]!r}")
+        self._until(lambda: self._store.check([key]), rank, f"has not said {key.split('/', 1)[0]!r}")
         return json.loads(self._store.get(key))
 
     def _until(self, ready: Any, rank: int, what: str) -> None:
@@ -222,7 +222,8 @@ class _Meeting:
                 self._look(rank, what)
             if now >= self._deadline:
                 raise WaitTimeoutError(
-                    f"rank {rank} {what} after {self._timeout_s:.0f} s; rank {self._rank} of {self._count} waited."
+                    f"rank {rank} {what} after {self._timeout_s:g} s; rank {self._rank} of {self._count}"
+                    " waited."
                 )
             time.sleep(poll)
             poll = min(2 * poll, longest)
@@ -242,13 +243,13 @@ def _check_same_host(hellos: dict[int, _Hello]) -> None:
     for rank, one in hellos.items():
         if one.boot != first.boot:
             raise InputError(
-                f"rank 0 runs on {first.host} and rank {rank} on {one.host}; the host transport joins processes"
-                " of one host. Use gloo or nccl between hosts."
+                f"rank 0 runs on {first.host} and rank {rank} on {one.host}; the host transport joins"
+                " processes of one host. Use gloo or nccl between hosts."
             )
         if one.user != first.user:
             raise InputError(
-                f"rank 0 runs as user {first.user} and rank {rank} as user {one.user}; memory is shared within"
-                " one user. Start all ranks as one user."
+                f"rank 0 runs as user {first.user} and rank {rank} as user {one.user}; memory is shared"
+                " within one user. Start all ranks as one user."
             )
 
 

@@ -8,6 +8,7 @@ unlinked as soon as everyone has it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -80,10 +81,8 @@ class Segment:
             return
         self.buffer.release()
         del self._anchor
-        try:
+        with contextlib.suppress(BufferError):  # views that the caller still holds keep the mapping
             self._map.close()
-        except BufferError:
-            pass  # views that the caller still holds; the mapping goes with them
         os.close(self.descriptor)
         self.descriptor = -1
 
@@ -95,7 +94,9 @@ def anonymous(nbytes: int, /) -> Segment:
         os.fchmod(descriptor, 0o600)
         os.ftruncate(descriptor, nbytes)
         # Nobody can cut off memory under the feet of others.
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        fcntl.fcntl(
+            descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+        )
     except OSError:
         os.close(descriptor)
         raise
@@ -103,14 +104,16 @@ def anonymous(nbytes: int, /) -> Segment:
 
 
 def new_name() -> str:
-    """An unguessable name, to be told to peers before a file of it exists, so that any of them can unlink it."""
+    """An unguessable name. Peers are told before its file exists, so that any of them can unlink it."""
     return _PREFIX + secrets.token_hex(16)
 
 
 def named(name: str, nbytes: int, /) -> Segment:
     """A new segment in /dev/shm."""
     try:
-        descriptor = os.open(SHM / name, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(
+            SHM / name, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
     except OSError as error:
         raise ExecutionError(f"cannot make shared memory in {SHM}: {error.strerror}.") from error
     os.ftruncate(descriptor, nbytes)
@@ -118,7 +121,7 @@ def named(name: str, nbytes: int, /) -> Segment:
 
 
 def opened(path: Path | str, nbytes: int, /) -> Segment:
-    """A segment that another rank has made, by its path under /proc or /dev/shm; refused unless it is ours."""
+    """A segment that another rank has made, by its path in /proc or /dev/shm; refused unless it is ours."""
     flags = os.O_RDWR | os.O_CLOEXEC | (os.O_NOFOLLOW if Path(path).parent == SHM else 0)
     descriptor = os.open(path, flags)
     try:
@@ -142,7 +145,7 @@ def _check(status: os.stat_result, path: str, nbytes: int) -> None:
 
 
 def free_nbytes(*, in_shm: bool) -> int:
-    """Bytes that a segment may take: what /dev/shm has free, or the memory that this process may still use."""
+    """Free bytes of /dev/shm, or the memory that this process may still use."""
     if in_shm:
         status = os.statvfs(SHM)
         return status.f_bavail * status.f_frsize

@@ -1,4 +1,4 @@
-"""Binds a program to a message: what its blocks are, and in how many tiles a message larger than staging passes.
+"""Binds a program to a message: how long its blocks are, and in how many tiles a large one passes.
 
 A tile is one run of the program. Of a message with a block for each pair or rank it takes the next piece of
 every block, of one whole message the next stretch, cut into blocks. All units of staging are equally long; a
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from conccl.core.errors import InputError
 from conccl.core.ops import CollectiveKind
@@ -104,7 +105,7 @@ class Lowered:
         def block(one: Block) -> int:
             return blocks.setdefault(one, len(blocks))
 
-        code: list[tuple[object, ...]] = []
+        code: list[tuple[Any, ...]] = []
         for one in program.instructions:
             match one:
                 case Copy():

@@ -19,7 +19,7 @@ from conccl.transports.segment import Segment
 LOOK_EVERY_S = 0.1
 """How often a sleeper looks whether its peers live: a death is known within two of these."""
 _NAPS_S = (0.0005, 0.05)
-"""The first and the longest sleep: a bell that is not heard (two stores and loads may cross) costs one nap."""
+"""The first and the longest sleep: a bell that is not heard (stores and loads may cross) costs one nap."""
 _SPINS = 150
 """About 10 us of looking, less than a sleep and its wake-up cost, where each rank can have a core."""
 _YIELDS = 30
@@ -146,6 +146,10 @@ class Waiting:
         raise ExecutionError("the group has been ended.")
 
     def end(self, kind: str, text: str, /) -> None:
-        """End the group on all ranks, and raise."""
+        """End the group on all ranks, and raise.
+
+        What has ended it already counts instead: this may follow from it.
+        """
+        self.raise_if_ended()
         self._board.abort(f"{kind}:{text}")
         self.raise_if_ended()
