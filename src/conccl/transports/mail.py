@@ -211,8 +211,9 @@ class Mail:
             if front is None:
                 if words[written] - at < LINE or not self._is_asked(rank):
                     break
-                front = inbox.front = self._header(start, at)
-                self._match(front, rank)
+                front = self._header(start, at)
+                self._match(front, rank)  # may end the group: the message stays where it is
+                inbox.front = front
                 at += LINE
             nbytes = min(front.nbytes - front.got, words[written] - at, _CHUNK)
             if nbytes:
