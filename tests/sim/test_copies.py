@@ -6,7 +6,7 @@ from conccl.core.errors import PlanError
 from conccl.core.hardware import CopyEngines, MemoryArbitration, Topology
 from conccl.core.kinds import DType
 from conccl.core.ops import Move, Reduce, Region
-from conccl.core.plan import Dependency, Engine, Part, Side
+from conccl.core.plan import Dependency, Engine, Part, Plan, Side
 from made_kernels import Simulated, device, host_copy, kernel, link, task
 
 
@@ -115,3 +115,11 @@ def test_requests_that_a_link_is_too_slow_for_slow_all_sms():
     assert rows["k"].duration_ns == alone
     rows = Simulated(kernels)(host_copy("c", 10_000_000, engine=Engine.SM, sms=5, ctas_per_sm=1), task("k"))
     assert rows["k"].duration_ns == pytest.approx(alone * (1 + 0.32 * (5 * 15.8 / 50 - 1)), rel=1e-3)
+
+
+def test_data_movement_counts_reads_and_writes_of_memory():
+    run = Simulated({"k": kernel(ctas=10, least_ns=100, hbm_read_nbytes=1000)}, gpus=2)
+    assert run.executor.hbm_nbytes(Plan(tasks=(task("k"),))) == 10_000
+    assert run.executor.hbm_nbytes(Plan(tasks=(host_copy("h", 500),))) == 500
+    assert run.executor.hbm_nbytes(Plan(tasks=(move("m", 0, 1, 500),))) == 1_000
+    assert run.executor.hbm_nbytes(Plan(tasks=(move("m", 0, 0, 500),))) == 1_000

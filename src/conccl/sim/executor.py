@@ -12,9 +12,10 @@ from conccl.core.plan import Plan, Side, Task
 from conccl.core.timeline import Activity, Clock, Lane, Span, Timeline, timeline_of
 from conccl.costs.collective import collective_cost
 from conccl.costs.kernels import kernels_of
+from conccl.sim.fabric import Fabric
 from conccl.sim.folding import Folding, fold
 from conccl.sim.run import run
-from conccl.sim.work import CollectiveCostOf, KernelsOf
+from conccl.sim.work import CollectiveCostOf, KernelsOf, Worker
 
 
 class Issue(enum.StrEnum):
@@ -90,6 +91,17 @@ class SimExecutor:
             for task, stand_in in zip(plan.tasks, folded.stand_in, strict=True)
         )
         return timeline_of(spans, clock=Clock.SIMULATED)
+
+    def hbm_nbytes(self, plan: Plan, /) -> float:
+        """Bytes in and out of HBM on all GPUs, as the plan's tasks have them alone: T3's data movement."""
+        fabric = Fabric(system=self._system, image=lambda rank: rank, distance=lambda _, other: other)
+        worker = Worker(
+            system=self._system,
+            fabric=fabric,
+            kernels_of=self._kernels_of,
+            collective_cost=self._collective_cost,
+        )
+        return sum(worker.hbm_nbytes(task) for task in plan.tasks)
 
 
 def _span(task: Task, *, device: str, times: tuple[int, int]) -> Span:

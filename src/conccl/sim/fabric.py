@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from conccl.core.hardware import Link, System, Topology
-from conccl.core.kinds import Memory
+from conccl.core.kinds import CollectiveKind, Memory
+from conccl.core.ops import Collective
 from conccl.sim.shares import Resource
 
 Way = tuple[tuple[Resource, float], ...]
@@ -16,6 +17,10 @@ Image = Callable[[int], int]
 
 Distance = Callable[[int, int], int]
 """Which of a GPU's links leads from one rank to another; the same number for links that do the same."""
+
+
+STRAIGHT = frozenset({CollectiveKind.ALL_TO_ALL, CollectiveKind.GATHER, CollectiveKind.SCATTER})
+"""Collectives in which bytes go from their sender to their receiver and not around."""
 
 
 class Fabric:
@@ -95,15 +100,23 @@ class Fabric:
             way.extend(((self.hbm(rank), 1.0), *self._in(name, rank, link)))
         return tuple(way)
 
-    def exchange(self, ranks: Sequence[int], /, *, rank: int) -> Way:
-        """As many bytes out of a GPU to all others of a group as come in from them."""
-        system = self._system
-        nodes = {other // system.gpus_per_node for other in ranks}
-        if len(nodes) > 1:
-            return _joined(self._out("rail", rank, _rail(system)), self._in("rail", rank, _rail(system)))
-        host = system.device.peer_topology is Topology.HOST
-        link, name = (system.device.host_link, "host") if host else (system.device.peer_link, "peer")
-        return _joined(self._out(name, rank, link), self._in(name, rank, link))
+    def exchange(self, op: Collective, /, *, rank: int) -> Way:
+        """What a byte that a GPU sends in a collective uses, as many coming in as going out.
+
+        Over several nodes rings cross from node to node once, each on a rail of its own, and what goes
+        straight to its receiver takes the rail as often as that is elsewhere (as `costs.collective` has it).
+        """
+        system, device = self._system, self._system.device
+        host = device.peer_topology is Topology.HOST
+        link, name = (device.host_link, "host") if host else (device.peer_link, "peer")
+        inside = _joined(self._out(name, rank, link), self._in(name, rank, link))
+        if op.ranks <= system.gpus_per_node:
+            return inside
+        rail = _joined(self._out("rail", rank, _rail(system)), self._in("rail", rank, _rail(system)))
+        if op.kind in STRAIGHT:
+            outside = (op.ranks - system.gpus_per_node) / (op.ranks - 1)
+            return (*_times(inside, 1 - outside), *_times(rail, outside))
+        return (*inside, *_times(rail, 1 / system.gpus_per_node))
 
     def _out(self, name: str, rank: int, link: Link) -> Way:
         return (
@@ -122,6 +135,10 @@ class Fabric:
         if place not in self._resources:
             self._resources[place] = Resource(name=name, capacity=bandwidth / 1e9)
         return self._resources[place]
+
+
+def _times(way: Way, share: float) -> Way:
+    return tuple((resource, use * share) for resource, use in way)
 
 
 def _rail(system: System) -> Link:

@@ -14,7 +14,7 @@ from conccl.core.hardware import Device, System
 from conccl.core.kinds import CollectiveKind, Memory
 from conccl.core.ops import Collective, Copy, HostWork, Move, Multicast, Op, Reduce, Region, Signal, Swap
 from conccl.core.plan import Engine, Task
-from conccl.costs.collective import CollectiveCost, sent_nbytes
+from conccl.costs.collective import CollectiveCost
 from conccl.costs.constants import constant
 from conccl.costs.kernel import KernelCost
 from conccl.sim.fabric import Fabric, Way
@@ -109,6 +109,24 @@ class Worker:
                     )
                 return tuple(KernelStage(kernel=kernel) for kernel in self._kernels_of(op, self._device))
 
+    def hbm_nbytes(self, task: Task, /) -> float:
+        """Bytes that the task moves in and out of HBM, on all GPUs that it touches, with nobody beside it."""
+        total = 0.0
+        for stage in self.stages(task):
+            match stage:
+                case KernelStage():
+                    work = [(group.count, group.work) for group in stage.kernel.groups]
+                    total += stage.kernel.hbm_nbytes
+                    total += sum(count * one.link_nbytes for count, one in work) * self._hbm_use(stage.way)
+                case CommandStage():
+                    total += stage.nbytes * sum(self._hbm_use(way) for way in stage.ways)
+                case WaitStage():
+                    pass
+        return total
+
+    def _hbm_use(self, way: Way) -> float:
+        return sum(use for resource, use in way if resource.name == "hbm")
+
     def _way(self, source: Region, destination: Region) -> Way:
         return self._fabric.between(source.rank, destination.rank)
 
@@ -196,10 +214,12 @@ class Worker:
         """One opaque library kernel, or the library's copy-engine path."""
         if op.ranks == 1:
             return ()
-        sent = sent_nbytes(op)
-        way = self._fabric.exchange(range(op.ranks), rank=task.rank)
+        way = self._fabric.exchange(op, rank=task.rank)
         hbm = self._fabric.hbm(task.rank)
         cost = self._collective_cost(op, self._device)
+        sent = cost.link_nbytes
+        if sent == 0:  # a barrier
+            return (WaitStage(wait_ns=cost.time_ns),)
         latency_ns = self._collective_cost(dataclasses.replace(op, nbytes=0), self._device).time_ns
         if task.engine is Engine.COPY_ENGINE:
             if op.kind in _REDUCING and not self._device.copy_engines.can_reduce:
