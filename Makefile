@@ -22,10 +22,8 @@ $(VENV)/dev.stamp: pyproject.toml
 	$(PIP) --editable '.[dev]'
 	@touch $@
 
-demo: $(VENV)/core.stamp  ## Analyse the shipped example traces and say where the report is
-	@$(BIN)/python examples/compare_runs.py $(DEMO)/index.html --title "Streaming weights while computing" \
-	  "SM kernels=examples/overlap_step/sm.pt.trace.json.gz" \
-	  "copy engines=examples/overlap_step/ce.pt.trace.json.gz"
+demo: $(VENV)/core.stamp  ## Analyse the shipped traces, simulate a layer, and say where the report is
+	@$(BIN)/python examples/demo.py $(DEMO)/index.html
 
 test: check  ## Run all that guards us: style, types, floors, tests, examples (no GPU needed)
 	$(BIN)/pytest -m "not gpu and not soak"

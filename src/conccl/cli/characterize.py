@@ -54,6 +54,7 @@ def characterize(
         list[str] | None, typer.Option("--vary", help="Several values in turn: device.FIELD=V1,V2,...")
     ] = None,
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; as many as pay.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a page with bars and tables.")] = None,
     form: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TABLE,
 ) -> None:
     """Measure or simulate pairs alone and together, by every strategy, and say how much of ideal is left."""
@@ -78,6 +79,11 @@ def characterize(
         for variation in devices:
             found.append((variation, sweep.run(variation, file.pairs, done=done)))  # noqa: PERF401
     _print(found, file, form=form, output=output)
+    if html is not None:
+        from conccl.report.html import write_characterization  # noqa: PLC0415
+
+        write_characterization(found, path=html, title=f"What strategies bring: {what}")
+        say(f"wrote {html}")
     if file.unreadable or any(one.skipped or one.failures() for _, one in found):
         raise typer.Exit(2)
 

@@ -6,6 +6,7 @@ Every block states the window and the rule of its figures.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import log
@@ -206,6 +207,106 @@ class Dumbbells:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SignedBar:
+    """One value from zero on, to the right or to the left."""
+
+    label: str
+    value: float | None
+    """None: it has no meaning, and only its text is shown."""
+    text: str
+    detail: str = ""
+    best: bool = False
+    """The largest of its group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedBarGroup:
+    """Bars under one heading."""
+
+    label: str
+    bars: tuple[SignedBar, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedBars:
+    """Values on one axis with a zero in it."""
+
+    template: ClassVar[str] = "signed"
+    title: str
+    rule: str
+    groups: tuple[SignedBarGroup, ...]
+    ticks: tuple[Tick, ...]
+    """The first and the last are the axis' ends; values beyond them are cut there and keep their text."""
+
+    def place(self, value: float, /) -> float:
+        """Where on the axis a value stands, in percent of its length; beyond the ends: at the end."""
+        low, high = self.ticks[0].value, self.ticks[-1].value
+        return 100 * min(1.0, max(0.0, (value - low) / (high - low)))
+
+    def is_cut(self, value: float, /) -> bool:
+        """Whether it lies beyond the axis."""
+        return not self.ticks[0].value <= value <= self.ticks[-1].value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One line of a plot: points by x, each with what it says when pointed at."""
+
+    label: str
+    points: tuple[tuple[float, float, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """Lines over one axis, labelled at their right ends."""
+
+    template: ClassVar[str] = "lines"
+    title: str
+    rule: str
+    x_label: str
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    """The first and the last are the axis' ends."""
+    series: tuple[Series, ...]
+    is_log: bool = False
+    """The x axis is logarithmic."""
+
+    width: ClassVar[int] = 900
+    height: ClassVar[int] = 300
+    left: ClassVar[int] = 46
+    right: ClassVar[int] = 300
+    """Room for labels."""
+    top: ClassVar[int] = 12
+    bottom: ClassVar[int] = 30
+    between: ClassVar[int] = 16
+    """Least distance of two labels."""
+
+    def x(self, value: float, /) -> float:
+        """Where a value stands, from the left of the picture."""
+        low, high = self.x_ticks[0].value, self.x_ticks[-1].value
+        place = log(value / low) / log(high / low) if self.is_log else (value - low) / (high - low or 1.0)
+        return self.left + place * (self.width - self.left - self.right)
+
+    def y(self, value: float, /) -> float:
+        """Where a value stands, from the top of the picture; beyond the ends: at the end."""
+        low, high = self.y_ticks[0].value, self.y_ticks[-1].value
+        place = min(1.0, max(0.0, (value - low) / (high - low)))
+        return self.height - self.bottom - place * (self.height - self.top - self.bottom)
+
+    def labels(self) -> tuple[float, ...]:
+        """The height of each series' label: beside its last point, moved apart where they would touch."""
+        heights = [self.y(series.points[-1][1]) for series in self.series]
+        order = sorted(range(len(heights)), key=heights.__getitem__)
+        for above, below in itertools.pairwise(order):
+            heights[below] = max(heights[below], heights[above] + self.between)
+        limit = float(self.height - self.bottom)
+        for place in reversed(order):
+            heights[place] = min(heights[place], limit)
+            limit = heights[place] - self.between
+        return tuple(heights)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
     """A sentence that stands out."""
 
@@ -242,7 +343,7 @@ class TimelineChart:
     """What `assets/timeline.js` reads."""
 
 
-Block = Gauges | Figures | StackedBars | DataTable | Dumbbells | Notes | TimelineChart
+Block = Gauges | Figures | StackedBars | DataTable | Dumbbells | SignedBars | Lines | Notes | TimelineChart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
