@@ -47,7 +47,7 @@ class Calibration:
     """How far the predictions of one family of kernels are to be trusted in this trace."""
 
     family: str
-    """gemm, elementwise, rowwise, a collective's kind, copy."""
+    """Whose constants they are priced by: gemm, contiguous, strided, a collective's kind, copy ..."""
     measured: int
     """Kernels that are both predicted and measured alone in the trace."""
     factor: float | None

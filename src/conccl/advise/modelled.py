@@ -149,7 +149,7 @@ class _Modelling:
         low, high = (each(kernel.isolated_ns for kernel in known) for each in (min, max))
         yield _Work(
             rows=rows,
-            family=type(ops[0]).__name__.lower(),
+            family=known[0].model or type(ops[0]).__name__.lower(),
             alone_ns=(low + high) / 2,
             uncertainty=known[0].uncertainty + (high - low) / (high + low),
         )

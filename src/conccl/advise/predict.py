@@ -25,7 +25,7 @@ class Predictions:
     family: Ids
     """Index into ``families``: what errs alike; -1 where nothing is predicted."""
     families: tuple[str, ...]
-    """gemm, elementwise, rowwise, collective kinds, copy."""
+    """Whose constants a kernel is priced by: gemm, contiguous, strided, a collective's kind, copy ..."""
     device: str | None
     """The catalogue's name of what the trace was recorded on; None: not known."""
     reason: str = ""

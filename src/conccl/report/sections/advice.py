@@ -20,15 +20,15 @@ _RULE = (
 )
 _COLUMNS = (
     Column(label="Overlap", numeric=True, help="Its place among what cost most"),
-    Column(label="Communication"),
-    Column(label="Compute"),
-    Column(label="Simulated", help="The ops that stand for them"),
     Column(label="Strategy"),
     Column(label="Saved", numeric=True),
     Column(label="Of", numeric=True, help="What the overlap costs that rank"),
     Column(label="Fraction of ideal", numeric=True, help="Simulated"),
     Column(label="In the trace", numeric=True, help="Fraction of ideal where they ran together"),
     Column(label="Speedup", numeric=True, help="Simulated, over one after the other"),
+    Column(label="Communication"),
+    Column(label="Compute"),
+    Column(label="Simulated", help="The ops that stand for them"),
     Column(label="Rank", numeric=True, of_rank=True),
     Column(label="Device"),
 )
@@ -83,9 +83,6 @@ def _strategy(remedy: Remedy, strategy: SimulatedStrategy) -> tuple[Cell, ...]:
     fraction = strategy.fraction_of_ideal
     return (
         number_cell(remedy.place + 1),
-        name_cell(short(remedy.communication, width=28), full=remedy.communication, kind="communication"),
-        name_cell(short(remedy.compute, width=28), full=remedy.compute, kind="compute"),
-        Cell(text=remedy.pair, full=remedy.assumption),
         Cell(text=f"{strategy.name}{' (best)' if strategy.name == remedy.best else ''}"),
         Cell(
             text=f"{time_text(strategy.gain_ns)} ± {time_text(strategy.uncertainty_ns)}",
@@ -98,6 +95,9 @@ def _strategy(remedy: Remedy, strategy: SimulatedStrategy) -> tuple[Cell, ...]:
             value=remedy.measured_fraction,
         ),
         ratio_cell(strategy.speedup),
+        name_cell(short(remedy.communication, width=28), full=remedy.communication, kind="communication"),
+        name_cell(short(remedy.compute, width=28), full=remedy.compute, kind="compute"),
+        Cell(text=remedy.pair, full=remedy.assumption),
         number_cell(remedy.rank),
         Cell(text=remedy.device),
     )
