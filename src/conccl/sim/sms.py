@@ -14,224 +14,15 @@ from __future__ import annotations
 import bisect
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 from conccl.core.hardware import CtaDispatch, Device
-from conccl.costs.constants import constant
-from conccl.costs.kernel import CtaWork, Footprint, KernelCost
+from conccl.costs.kernel import Footprint
+from conccl.sim.contention import Contention
 from conccl.sim.engine import Engine
-from conccl.sim.fabric import Way
 from conccl.sim.flow import Flow, Network
-from conccl.sim.room import Room, empty, fits, without
+from conccl.sim.residents import Cohort, Launch, SmClass, allows
+from conccl.sim.room import empty, fits, without
 from conccl.sim.shares import Resource
-
-FINE_PIECES = 64
-"""Steps of a persistent CTA's work that are told apart: its parts complete to within one of them."""
-
-
-class Watcher(Protocol):
-    """Who launched a kernel and wants to hear of it."""
-
-    def started(self) -> None:
-        """The first CTA is resident."""
-        ...
-
-    def progressed(self) -> None:
-        """The next of its parts is complete."""
-        ...
-
-    def ended(self) -> None:
-        """All of its CTAs have ended."""
-        ...
-
-
-class Launch:
-    """One kernel on its way through a GPU: *pending*, *running* once a CTA is resident, *ended*.
-
-    Its output has parts; a part's CTAs are the next in launch order, or, where each CTA is resident until the
-    end (a persistent kernel), every CTA's next pieces. CTAs that reach a part which is not open yet keep
-    their SM and wait.
-    """
-
-    __slots__ = (
-        "closed",
-        "cohorts",
-        "ctas_per_sm",
-        "finished",
-        "hbm",
-        "hbm_factor",
-        "kernel",
-        "links",
-        "order",
-        "pace_ns",
-        "partition",
-        "pending_since_ns",
-        "pieces",
-        "queue",
-        "sms",
-        "starts",
-        "stops",
-        "unstarted",
-        "watcher",
-        "weight",
-    )
-
-    def __init__(
-        self,
-        *,
-        kernel: KernelCost,
-        watcher: Watcher,
-        order: tuple[int, int],
-        links: Way = (),
-        sms: int | None = None,
-        ctas_per_sm: int | None = None,
-        partition: str | None = None,
-        weight: float = 1.0,
-        parts: Sequence[float] = (1.0,),
-        closed: Iterable[int] = (),
-        pace_ns: float | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.watcher = watcher
-        self.order = order
-        """Priority, then place among all launches: who comes first where both have CTAs pending."""
-        self.links = links
-        """What a byte of link traffic uses."""
-        self.sms = math.inf if sms is None else sms
-        self.ctas_per_sm = min(kernel.ctas_per_sm, ctas_per_sm or kernel.ctas_per_sm)
-        self.partition = partition
-        self.weight = weight
-        self.closed = set(closed)
-        """Parts that may not begin yet."""
-        self.pace_ns = pace_ns
-        """Of kernels that move bytes: the time of a CTA's share by itself."""
-        persistent = pace_ns is not None
-        self.pieces = FINE_PIECES if persistent and len(parts) > 1 else 1
-        """Steps in which a CTA's work is counted."""
-        whole = kernel.ctas * self.pieces
-        self.stops = deque(math.ceil(part * whole - 1e-9) for part in parts)
-        """Pieces that have ended when each part that is not complete yet is complete."""
-        self.starts = (0, *self.stops)
-        self.queue = _queue(kernel, starts=self.starts if self.closed and not persistent else (0,))
-        """CTAs (or tiles) that no SM has taken yet, in launch order, each with its part."""
-        limit = kernel.ctas if sms is None else sms * self.ctas_per_sm
-        self.unstarted = min(kernel.workers, kernel.ctas, limit)
-        """Workers that are not resident yet; each of the queue's first tiles is for one of them."""
-        self.cohorts: dict[Cohort, None] = {}
-        self.finished = 0
-        """Pieces that have ended."""
-        self.pending_since_ns = 0
-        self.hbm = Resource(name="the kernel's way to HBM", capacity=math.inf)
-        """What its accesses reach of HBM bandwidth, where that is not all."""
-        self.hbm_factor = 1.0
-        """HBM traffic over what it is alone: above 1 where others' traffic takes its share of L2."""
-
-    @property
-    def persistent(self) -> bool:
-        """Whether its CTAs stay until the end."""
-        return self.pieces > 1
-
-    @property
-    def has_workers(self) -> bool:
-        """Whether its CTAs go from tile to tile."""
-        return self.kernel.workers > 0
-
-    @property
-    def wanting(self) -> int:
-        """CTAs that wait for an SM."""
-        return self.unstarted if self.has_workers else sum(count for count, _, _ in self.queue)
-
-    @property
-    def next_count(self) -> int:
-        """CTAs that can be placed now and ask for the same."""
-        if not self.queue:
-            return 0
-        return min(self.queue[0][0], self.unstarted) if self.has_workers else self.queue[0][0]
-
-    @property
-    def for_all(self) -> int:
-        """Tiles that any worker may take."""
-        return sum(count for count, _, _ in self.queue) - self.unstarted
-
-    def take(self, count: int, /) -> tuple[CtaWork, int]:
-        """Take so many of the first kind off the queue: what they ask for, and their part."""
-        waiting, work, part = self.queue.popleft()
-        if waiting > count:
-            self.queue.appendleft((waiting - count, work, part))
-        return work, part
-
-
-def _queue(kernel: KernelCost, *, starts: Sequence[int]) -> deque[tuple[int, CtaWork, int]]:
-    """The CTAs in launch order, cut where their work or their part changes."""
-    queue: deque[tuple[int, CtaWork, int]] = deque()
-    at = 0
-    for group in kernel.groups:
-        end = at + group.count
-        while at < end:
-            part = bisect.bisect_right(starts, at) - 1
-            stop = min(end, starts[part + 1]) if part + 1 < len(starts) else end
-            queue.append((stop - at, group.work, part))
-            at = stop
-    return queue
-
-
-class SmClass:
-    """SMs in the same state: the same CTAs resident, at the same point."""
-
-    __slots__ = ("cohorts", "count", "fresh", "parked", "partition", "room", "units")
-
-    def __init__(self, *, count: int, partition: str | None, room: Room) -> None:
-        self.count = count
-        self.partition = partition
-        self.room = room
-        self.cohorts: dict[Cohort, None] = {}
-        self.fresh: dict[tuple[Launch, CtaWork, int], int] = {}
-        """CTAs an SM that this instant's hand-out has put here."""
-        self.parked: list[tuple[Launch, int]] = []
-        """Workers without a tile: they stay until the others of their kernel are through."""
-        self.units = Resource(name="sm", capacity=float(count))
-
-    def held(self, launch: Launch, /) -> int:
-        """CTAs of this kernel on each of the SMs."""
-        fresh = sum(ctas for (who, _, _), ctas in self.fresh.items() if who is launch)
-        return fresh + sum(cohort.per_sm for cohort in self.cohorts if cohort.launch is launch)
-
-
-class Cohort:
-    """CTAs of one kernel that ask for the same, on SMs of one class, at the same point."""
-
-    __slots__ = (
-        "class_",
-        "flow",
-        "in_flight",
-        "launch",
-        "part",
-        "per_sm",
-        "reported",
-        "unhindered_ns",
-        "work",
-    )
-
-    def __init__(self, *, launch: Launch, work: CtaWork, part: int, class_: SmClass, per_sm: int) -> None:
-        self.launch = launch
-        self.work = work
-        self.part = part
-        self.class_ = class_
-        self.per_sm = per_sm
-        self.reported = 0
-        """Pieces that the kernel's count has heard of."""
-        self.unhindered_ns = 0.0
-        """A body's time with nobody else there."""
-        self.in_flight = 0.0
-        """Bodies a nanosecond that its requests in flight are good for."""
-        self.flow: Flow | None = None
-        """None while it has not begun, and while it waits for a part to open."""
-
-    @property
-    def ctas(self) -> int:
-        """CTAs side by side."""
-        return self.class_.count * self.per_sm
 
 
 class Sms:
@@ -251,19 +42,7 @@ class Sms:
         self._engine = engine
         self._network = network
         self._device = device
-        self._hbm = hbm
-        self._l2 = l2
-        self._speed = speed
-        in_flight = constant(device, "contention.sm_cycle_nbytes") * device.light_clock_hz / 1e9
-        self._sm_in_flight = {
-            True: in_flight,
-            False: in_flight * constant(device, "contention.register_share"),
-        }
-        """Bytes a nanosecond; True: of kernels that load into shared memory."""
-        self._blocking = constant(device, "contention.blocking")
-        self._hbm_alone = hbm.capacity
-        self._full_house = constant(device, "contention.full_house")
-        self._longer_latency = constant(device, "contention.latency")
+        self._contention = Contention(network=network, device=device, hbm=hbm, l2=l2, speed=speed)
         self._alternates = device.cta_dispatch is CtaDispatch.ALTERNATING
         self._launches: dict[Launch, None] = {}
         self._leaving: dict[SmClass, list[Footprint]] = {}
@@ -298,7 +77,7 @@ class Sms:
             if other.persistent or other.has_workers or not self._precedes(launch, other):
                 continue
             for cohort in other.cohorts:
-                if cohort.flow is not None and _allows(cohort.class_, launch):
+                if cohort.flow is not None and allows(cohort.class_, launch):
                     self._cut(cohort, cohort.flow)
 
     def _cut(self, cohort: Cohort, flow: Flow) -> None:
@@ -377,8 +156,7 @@ class Sms:
         if freed:
             self._spread_what_lies_ahead()
         if self._start_cohorts() or freed:
-            self._share_l2()
-            self._hinder()
+            self._contention.weigh(tuple(self._launches), self._classes)
         if freed:
             self._join_idle()
 
@@ -477,7 +255,7 @@ class Sms:
             self._spread(launch)
 
     def _fit(self, class_: SmClass, launch: Launch) -> int:
-        if not _allows(class_, launch):
+        if not allows(class_, launch):
             return 0
         fit = fits(launch.kernel.footprint, room=class_.room)
         return min(fit, launch.ctas_per_sm - class_.held(launch)) if fit else 0
@@ -564,117 +342,15 @@ class Sms:
                 self._begin(cohort)
         return bool(started)
 
-    def _share_l2(self) -> None:
-        """Work out anew how much of what kernels reuse stays in L2 beside the others' traffic."""
-        running = [launch for launch in self._launches if launch.cohorts]
-        filling = sum(_filling(launch.kernel) for launch in running)
-        for launch in running:
-            factor = _hbm_factor(launch.kernel, l2_nbytes=self._device.l2_nbytes, filling=filling)
-            if abs(factor - launch.hbm_factor) > 1e-6:
-                change, launch.hbm_factor = factor / launch.hbm_factor, factor
-                for flow in [cohort.flow for cohort in launch.cohorts if cohort.flow is not None]:
-                    flow.uses = [
-                        (one, amount * change if one is self._hbm else amount) for one, amount in flow.uses
-                    ]
-                    self._network.touch(flow)
-
     def _begin(self, cohort: Cohort) -> None:
         launch = cohort.launch
-        cohort.flow = self._flow(cohort)
+        cohort.flow = self._contention.flow(cohort, ended=lambda flow: self._reached_goal(cohort, flow))
         if launch.persistent:
             cohort.flow.pieces_done = cohort.reported
             cohort.flow.goal = self._persistent_goal(cohort)
         else:
             cohort.flow.goal = self._waves_ahead(cohort)
         self._network.add(cohort.flow)
-
-    def _hinder(self) -> None:
-        """Work out anew how fast cohorts may go at most beside the others."""
-        self._network.change_capacity(
-            self._hbm, self._hbm_alone * (1.0 if self._is_full() else self._full_house)
-        )
-        blocked = 1.0 / (1.0 + self._blocking * max(0.0, self._oversubscribed() - 1.0))
-        for launch in self._launches:
-            slower = 1.0 + self._longer_latency * self._l2_load(besides=launch)
-            for cohort in launch.cohorts:
-                if cohort.flow is not None:
-                    spare = max(1.0, cohort.in_flight * cohort.unhindered_ns)
-                    cap = min(1.0, spare / slower) / cohort.unhindered_ns
-                    cap *= 1.0 if launch.links else blocked
-                    if abs(cap - cohort.flow.cap) > 1e-9 * cap:
-                        cohort.flow.cap = cap
-                        self._network.touch(cohort.flow)
-
-    def _is_full(self) -> bool:
-        """Whether every SM computes: then caches thrash more, on some devices (`contention.full_house`)."""
-        return self._full_house == 1.0 or all(
-            any(cohort.launch.pace_ns is None for cohort in class_.cohorts) for class_ in self._classes
-        )
-
-    def _oversubscribed(self) -> float:
-        """How many times what a link carries SMs ask of it: requests that pile up in the way of others'."""
-        asked: dict[Resource, float] = {}
-        for launch in self._launches:
-            for link, use in launch.links:
-                pace = sum(
-                    cohort.ctas * cohort.work.link_nbytes / max(1.0, launch.pace_ns or 0.0)
-                    for cohort in launch.cohorts
-                )
-                asked[link] = asked.get(link, 0.0) + pace * use
-        return max((pace / link.capacity for link, pace in asked.items()), default=0.0)
-
-    def _l2_load(self, *, besides: Launch) -> float:
-        """How much of L2's bandwidth the other kernels use where nothing hinders them."""
-        used = sum(
-            cohort.ctas * cohort.work.l2_nbytes / launch.pieces / cohort.unhindered_ns
-            for launch in self._launches
-            if launch is not besides
-            for cohort in launch.cohorts
-            if cohort.flow is not None
-        )
-        return min(1.0, used / self._l2.capacity)
-
-    def _flow(self, cohort: Cohort) -> Flow:
-        launch, work, speed = cohort.launch, cohort.work, self._speed
-        share = 1.0 / launch.pieces
-        ctas = cohort.ctas * share
-        amounts = {
-            cohort.class_.units: ctas * work.sm_ns / speed,
-            self._hbm: ctas * work.hbm_nbytes * launch.hbm_factor,
-            self._l2: ctas * work.l2_nbytes,
-        }
-        if work.hbm_share < 1.0:  # what others may have of HBM even so
-            amounts[launch.hbm] = ctas * work.hbm_taken_nbytes
-            launch.hbm.capacity = self._hbm.capacity
-        for resource, use in launch.links:
-            amounts[resource] = amounts.get(resource, 0.0) + ctas * work.link_nbytes * use
-        uses = [(resource, amount) for resource, amount in amounts.items() if amount > 0]
-        own_ns = max(work.least_ns, work.sm_ns) * share / speed
-        shared_ns = max((amount / resource.capacity for resource, amount in uses), default=0.0)
-        cohort.unhindered_ns = max(own_ns, shared_ns, 1e-9)
-        cohort.in_flight = self._in_flight(cohort)
-        return Flow(
-            latency_ns=work.latency_ns * share / speed,
-            cap=1.0 / cohort.unhindered_ns,
-            weight=launch.weight * cohort.in_flight,
-            uses=uses,
-            goal=1,
-            ended=lambda flow: self._reached_goal(cohort, flow),
-        )
-
-    def _in_flight(self, cohort: Cohort) -> float:
-        """Bodies a nanosecond that a CTA's requests in flight are good for: its claim where memory is short.
-
-        Bytes in flight are bandwidth times latency (Little). An SM can have so many, be they one CTA's or
-        shared by several; kernels that move bytes have in flight what their own pace takes.
-        """
-        launch, work = cohort.launch, cohort.work
-        if launch.pace_ns is not None:
-            return launch.pieces / max(launch.pace_ns, 1e-9)
-        nbytes = max(work.l2_nbytes, work.hbm_nbytes) * launch.ctas_per_sm / launch.pieces
-        if nbytes < 1.0:
-            return 1.0 / cohort.unhindered_ns
-        return self._sm_in_flight[launch.kernel.footprint.shared_memory_nbytes > 0] / nbytes
 
     def _persistent_goal(self, cohort: Cohort) -> int:
         """Pieces after which the next part begins."""
@@ -705,33 +381,10 @@ class Sms:
         return 1 + waves
 
     def _is_waiting_before(self, other: Launch, cohort: Cohort) -> bool:
-        return bool(other.queue) and self._precedes(other, cohort.launch) and _allows(cohort.class_, other)
+        return bool(other.queue) and self._precedes(other, cohort.launch) and allows(cohort.class_, other)
 
     def _precedes(self, one: Launch, other: Launch) -> bool:
         """Whether the one's CTAs may have SMs that the other's leave."""
         if self._alternates:
             return one is not other and one.order[0] <= other.order[0]
         return one.order < other.order
-
-
-def _filling(kernel: KernelCost) -> float:
-    """Bytes a nanosecond that a kernel brings into L2."""
-    return kernel.hbm_nbytes / kernel.isolated_ns
-
-
-def _hbm_factor(kernel: KernelCost, *, l2_nbytes: int, filling: float) -> float:
-    """How much more HBM traffic a kernel has where all together bring ``filling`` into L2.
-
-    A line that is used again stays if it is, before L2 has been filled anew: so each kernel has L2 in
-    proportion to what it brings in, and misses what of its footprint is beyond that.
-    """
-    own = _filling(kernel)
-    if kernel.l2_footprint_nbytes <= 0 or own <= 0:
-        return 1.0
-    share = l2_nbytes * own / filling
-    missing = max(0.0, 1.0 - share / min(kernel.l2_footprint_nbytes, l2_nbytes))
-    return 1.0 + missing * max(0.0, kernel.l2_nbytes / kernel.hbm_nbytes - 1.0)
-
-
-def _allows(class_: SmClass, launch: Launch) -> bool:
-    return launch.partition is None or launch.partition == class_.partition

@@ -9,7 +9,8 @@ from itertools import accumulate, count
 from conccl.core.plan import Task
 from conccl.sim.copying import Command, CopyQueue
 from conccl.sim.engine import Action, Engine
-from conccl.sim.sms import Launch, Sms
+from conccl.sim.residents import Launch
+from conccl.sim.sms import Sms
 from conccl.sim.work import CommandStage, KernelStage, Stage, WaitStage
 
 

@@ -1,0 +1,150 @@
+"""`conccl characterize`: contract, order of strategies, sweeps, resuming, bad input."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from conccl.cli.main import app
+from conccl.core.errors import InputError, StoreError, UnknownNameError
+
+PAIRS = {
+    "pairs": [
+        {
+            "compute": {"m": 8192, "n": 8192, "k": 8192},
+            "communication": {"op": "all_gather", "nbytes": "512M", "ranks": 8},
+            "source": "first",
+        },
+        {
+            "compute": {"m": 8192, "n": 28672, "k": 8192},
+            "communication": {"op": "all_to_all", "nbytes": "1G", "ranks": 8},
+        },
+    ]
+}
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "pairs.json"
+    path.write_text(json.dumps(PAIRS))
+    return path
+
+
+def run(*arguments, code: int = 0):
+    words = ["characterize", *map(str, arguments), "--format", "json"]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout)
+
+
+def test_keys_are_the_contract(pairs):
+    found = run(pairs, "--device", "h200-sxm")
+    assert found["schema"] == "conccl.characterize/1"
+    assert (found["executor"], found["device"], found["skipped"]) == ("sim", "h200-sxm", [])
+    names = [
+        "serial",
+        "baseline",
+        "prioritized",
+        "partitioned",
+        "prioritized_partitioned",
+        "ce",
+        "ce_trimmed",
+    ]
+    assert list(found["average_fraction_of_ideal"]) == names
+    first = found["pairs"][0]
+    assert first["class"] in ("G-long", "C-long", "GC-equal")
+    assert first["source"] == "first"
+    for name in names:
+        cell = first["strategies"][name]
+        assert cell["status"] == "ok"
+        assert cell["proved"] is None
+        assert cell["concurrent_ns"] > 0
+        assert cell["speedup"] == pytest.approx(
+            (first["compute_ns"] + first["communication_ns"]) / cell["concurrent_ns"]
+        )
+
+
+def test_strategies_come_out_in_the_order_that_measurements_have(pairs):
+    average = run(pairs, "--device", "h200-sxm")["average_fraction_of_ideal"]
+    assert average["serial"] == pytest.approx(0, abs=0.01)
+    assert average["baseline"] < average["prioritized"] < average["ce"]
+
+
+def test_a_device_is_varied_and_set(pairs):
+    found = run(
+        pairs, "--device", "h200-sxm", "--strategies", "ce", "--set", "device.copy_engines.count=1",
+        "--vary", "device.copy_engines.bandwidth=50e9,400e9",
+    )  # fmt: skip
+    slow, fast = found["variations"]
+    assert slow["set"] == {"copy_engines.bandwidth": 50e9}
+    one, other = (v["pairs"][0]["strategies"]["ce"]["concurrent_ns"] for v in (slow, fast))
+    assert one > other
+
+
+def test_a_sweep_is_kept_and_not_done_twice(pairs, tmp_path):
+    folder = tmp_path / "out"
+    first = run(pairs, "--device", "h200-sxm", "--output", folder)
+    lines = (folder / "store.jsonl").read_text().splitlines()
+    assert run(pairs, "--device", "h200-sxm", "--output", folder) == first
+    assert (folder / "store.jsonl").read_text().splitlines() == lines
+    assert json.loads((folder / "characterize.json").read_text()) == first
+    (folder / "store.jsonl").write_text("\n".join(lines[:5]) + "\n" + lines[5][:20])
+    assert run(pairs, "--device", "h200-sxm", "--output", folder) == first
+    with pytest.raises(StoreError, match="not mixed"):
+        run(pairs, "--device", "h200-sxm", "--set", "device.sm_count=100", "--output", folder)
+
+
+def test_processes_find_what_one_finds(pairs, tmp_path):
+    alone = run(pairs, "--device", "h200-sxm")
+    assert run(pairs, "--device", "h200-sxm", "--jobs", 2, "--output", tmp_path / "out") == alone
+
+
+def test_models_have_pairs():
+    found = run("llama3-70b", "--fsdp", 8, "--device", "h200-sxm", "--strategies", "baseline,ce")
+    assert len(found["pairs"]) > 4
+    assert found["average_fraction_of_ideal"]["baseline"] < found["average_fraction_of_ideal"]["ce"]
+
+
+def test_one_pair_that_cannot_be_does_not_lose_the_others(tmp_path):
+    huge = {
+        "compute": {"m": 10_000_000, "n": 8192, "k": 8192},
+        "communication": {"op": "all_gather", "nbytes": "1M", "ranks": 8},
+        "source": "huge",
+    }
+    path = tmp_path / "pairs.json"
+    path.write_text(json.dumps([huge, {"compute": 3}, *PAIRS["pairs"]]))
+    found = run(path, "--device", "h200-sxm", "--strategies", "ce", code=2)
+    assert len(found["pairs"]) == 2
+    reasons = {one["source"]: one["reason"] for one in found["skipped"]}
+    assert "too much" in reasons["huge"]
+    assert "compute" in reasons["pair 1 of pairs.json"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "says"),
+    [
+        (("--device", "h2000"), UnknownNameError, "h200-sxm"),
+        (("--device", "h200-sxm", "--strategies", "prioritised"), UnknownNameError, "prioritized"),
+        (("--device", "h200-sxm", "--executor", "sims"), UnknownNameError, "sim"),
+        (("--device", "h200-sxm", "--strategies", "policy"), InputError, "policy"),
+        (("--device", "h200-sxm", "--set", "device.sm_cont=4"), UnknownNameError, "sm_count"),
+    ],
+)
+def test_names_that_do_not_exist_are_answered_with_near_ones(pairs, arguments, kind, says):
+    with pytest.raises(kind, match=says):
+        run(pairs, *arguments)
+
+
+def test_impossible_partitions_say_which_are_possible(pairs):
+    found = run(pairs, "--device", "h200-sxm", "--strategies", "partitioned:12,ce")
+    cell = found["pairs"][0]["strategies"]["partitioned:12"]
+    assert cell["status"] == "unsupported"
+    assert "multiples of 8 from 8 to 128" in cell["reason"]
+
+
+def test_the_table_names_every_strategy(pairs):
+    words = ["characterize", str(pairs), "--device", "h200-sxm", "--strategies", "baseline,ce"]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 0
+    for word in ("baseline", "ce", "all pairs", "median speedup"):
+        assert word in result.stdout
