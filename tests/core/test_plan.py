@@ -163,7 +163,7 @@ def test_plans_round_trip_through_json_and_pickle(one: Plan):
 
 
 def test_a_large_plan_is_checked_in_linear_time():
-    """Eight times the tasks may take forty times as long at most, on a busy machine; 64 times would be quadratic."""
+    """Eight times the tasks take at most forty times as long (on a busy machine); 64 times is quadratic."""
 
     def best(count: int) -> float:
         tasks = tuple(
