@@ -63,9 +63,10 @@ def analyze(
 ) -> None:
     """Say where the time of profiler traces goes and what overlap costs: no GPU needed."""
     _refuse_to_replace_traces(html=html, perfetto=perfetto)
-    from conccl.advise.workers import children_ahead, keep_freed_memory  # noqa: PLC0415
+    from conccl.advise.workers import children_ahead, collect_garbage_seldom, keep_freed_memory  # noqa: PLC0415
 
     keep_freed_memory()
+    collect_garbage_seldom()
     with children_ahead(_children(paths), module="conccl.advise.analyze"), _progress() as progress:
         from conccl.advise.analyze import analyze as analyze_traces  # noqa: PLC0415
         from conccl.advise.drawing import ROWS_DRAWN  # noqa: PLC0415

@@ -31,6 +31,23 @@ class LabelDetails(NamedTuple):
     input_types: bytes
 
 
+NO_DETAILS = LabelDetails(
+    said=Described(
+        name=None,
+        group=None,
+        group_ranks=None,
+        group_size=None,
+        sequence=None,
+        dtype=None,
+        in_elements=None,
+        out_elements=None,
+    ),
+    input_dims=b"",
+    input_types=b"",
+)
+"""Of a label that says nothing but its name."""
+
+
 class LabelArguments(msgspec.Struct, gc=False):
     """What the reader uses of the arguments of a label around communication."""
 
@@ -48,6 +65,8 @@ class LabelArguments(msgspec.Struct, gc=False):
     @property
     def details(self) -> LabelDetails:
         """The same as a key."""
+        if self.name is None and self.input_dims is _NOTHING:
+            return NO_DETAILS
         said = Described(
             name=self.name,
             group=self.group,
