@@ -20,6 +20,19 @@ _PUBLIC: dict[str, str] = {
     "Plan": "conccl.core.plan",
     "Task": "conccl.core.plan",
     "Timeline": "conccl.core.timeline",
+    "BackendOptions": "conccl.integrations.process_group",
+    "register_backend": "conccl.integrations.register",
+    "all_gather": "conccl.integrations.functions",
+    "all_reduce": "conccl.integrations.functions",
+    "all_to_all": "conccl.integrations.functions",
+    "barrier": "conccl.integrations.functions",
+    "broadcast": "conccl.integrations.functions",
+    "gather": "conccl.integrations.functions",
+    "recv": "conccl.integrations.functions",
+    "reduce": "conccl.integrations.functions",
+    "reduce_scatter": "conccl.integrations.functions",
+    "scatter": "conccl.integrations.functions",
+    "send": "conccl.integrations.functions",
 }
 """Public name -> the module that holds it."""
 

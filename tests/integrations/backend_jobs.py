@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch.distributed import ReduceOp
 
 from conccl.core.errors import ConcclError
-from conccl.integrations.process_group import Options
+from conccl.integrations.process_group import BackendOptions
 from conccl.integrations.register import register_backend
 
 
@@ -550,7 +550,10 @@ def refusals(rank, count, folder):
 
 def options(rank, count, folder, algorithms, slot_nbytes):
     start(
-        rank, count, folder, pg_options=Options(algorithms=algorithms, slot_nbytes=slot_nbytes, strict=True)
+        rank,
+        count,
+        folder,
+        pg_options=BackendOptions(algorithms=algorithms, slot_nbytes=slot_nbytes, strict=True),
     )
     told = str(dist.group.WORLD.explain("all_reduce", 1 << 20))
     x = torch.arange(100_000.0) + rank

@@ -35,7 +35,7 @@ _TORCH_DEFAULT = timedelta(minutes=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class BackendOptions:
     """What a group of this backend can be told (``pg_options=``)."""
 
     slot_nbytes: int | None = None
@@ -53,10 +53,17 @@ class ConcclProcessGroup(CollectiveCalls):
     supports_coalescing = False
 
     def __init__(
-        self, store: Any, rank: int, size: int, /, *, timeout: timedelta, options: Options | None = None
+        self,
+        store: Any,
+        rank: int,
+        size: int,
+        /,
+        *,
+        timeout: timedelta,
+        options: BackendOptions | None = None,
     ) -> None:
         super().__init__(rank, size)
-        options = options or Options()
+        options = options or BackendOptions()
         self._closed = True
         self._rank, self._size = rank, size
         self._store = store
@@ -258,10 +265,10 @@ class ConcclProcessGroup(CollectiveCalls):
 
 def create(backend_options: Any, pg_options: Any) -> ConcclProcessGroup:
     """What torch.distributed calls to make a group."""
-    if pg_options is not None and not isinstance(pg_options, Options):
+    if pg_options is not None and not isinstance(pg_options, BackendOptions):
         raise InputError(
             f"pg_options is a {type(pg_options).__name__}; a conccl group takes"
-            " conccl.integrations.process_group.Options."
+            " conccl.integrations.process_group.BackendOptions."
         )
     return ConcclProcessGroup(
         backend_options.store,
