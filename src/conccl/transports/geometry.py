@@ -32,8 +32,7 @@ MAX_RANKS = 1024
 SLOTS = 4
 """Pieces of messages in flight: two would let copying out and in overlap, more absorb ranks that are late."""
 SLOT_NBYTES = 512 * KIB
-"""A slot of a small group: what a core's second-level cache holds beside what is read and written (see
-benchmarks/2026-11-30-host-transport.md)."""
+"""A slot of a small group: a guess, so that a slot stays in a core's second-level cache; not tuned yet."""
 _LEAST_UNIT = 512
 """Staging is not cut below so much for each rank: copies would cost much more than they move."""
 _MAIL_BUDGET = 8 * MIB

@@ -1,6 +1,6 @@
-"""Which algorithm carries out a call on the host: one rule, from measurements, that says why.
+"""Which algorithm carries out a call on the host: one rule that says why.
 
-The numbers are those of benchmarks/2026-11-30-host-transport.md.
+Its thresholds are guesses: no measurement has compared the algorithms on either side of them yet.
 """
 
 from __future__ import annotations
