@@ -29,7 +29,7 @@ from conccl.core.kinds import CollectiveKind
 from conccl.core.metrics import busbw
 
 KINDS = ("all_gather", "all_to_all", "reduce_scatter", "all_reduce")
-SIZES = {8: 100, 1 << 20: 20, 16 << 20: 6}
+SIZES = {8: 20, 1 << 20: 20, 16 << 20: 6}
 """Bytes as nccl-tests counts them -> rounds."""
 
 
@@ -70,7 +70,7 @@ def measure(rank, count, folder, out_path):
     for nbytes, rounds in SIZES.items():
         for kind in KINDS:
             samples = {name: [] for name in groups}
-            right = {name: True for name in groups}
+            right = dict.fromkeys(groups, True)
             given, out = tensors(kind, nbytes, count, rank)
             for number in range(rounds + 3):
                 names = list(groups)
@@ -105,12 +105,10 @@ def measure(rank, count, folder, out_path):
 
 
 def table(rows, count):
-    print(
-        f"# {count} ranks, {len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}, torch {torch.__version__}"
-    )
-    print(
-        "| collective | bytes | conccl us | gloo us | conccl busbw GB/s | gloo busbw GB/s | gloo / conccl | right |"
-    )
+    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    print(f"# {count} ranks, {cores} cores, load {load:.1f}, torch {torch.__version__}")
+    columns = "conccl us | gloo us | conccl busbw GB/s | gloo busbw GB/s | gloo / conccl | right"
+    print(f"| collective | bytes | {columns} |")
     print("|---|---|---|---|---|---|---|---|")
     for row in rows:
         median = {name: statistics.median(own) for name, own in row["seconds"].items()}
