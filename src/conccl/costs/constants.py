@@ -358,6 +358,18 @@ CONSTANTS |= _constants(
 )
 
 CONSTANTS |= _constants(
+    "host",
+    launch_ns=(7900.0, *_NS, "to dispatch a kernel from Python and launch it"),
+    more_ns=(7000.0, *_NS, "for each further kernel that a library call launches"),
+    backward_ns=(17_000.0, *_NS, "that autograd adds for each op"),
+    view_ns=(2500.0, *_NS, "to dispatch an op that launches nothing"),
+    python_ns=(700.0, *_NS, "to enter a Python function"),
+    tensor_ns=(3000.0, *_NS, "for each tensor of a list that one op goes over"),
+    step_ns=(870_000.0, *_NS, "of a step beside its ops"),
+    gap_ns=(1100.0, *_NS, "on the GPU between kernels that are launched one by one"),
+)
+
+CONSTANTS |= _constants(
     "contention",
     sm_cycle_nbytes=(33.4, 0.1, 1e4, "bytes that an SM has in flight for each clock of a memory latency"),
     register_share=(0.68, 0.01, 10.0, "of that, what kernels have that load into registers"),

@@ -62,7 +62,7 @@ class HostCall:
     count: int
     """Kernel calls; 0 for views and other ops that launch nothing."""
     python_calls: int = 0
-    """Functions of PyTorch's Python interface entered since the call before."""
+    """Python functions of the program and of PyTorch entered since the call before."""
     waits_for: tuple[int, ...] = ()
     """Kernel calls that the host waits for after launching: .item(), copies to the host, synchronize()."""
 

@@ -12,6 +12,7 @@ from conccl.core.hardware import Device
 from conccl.workloads.capture import choices
 from conccl.workloads.capture.autocast import Autocast
 from conccl.workloads.capture.cuda import presented
+from conccl.workloads.capture.frames import counting_frames
 from conccl.workloads.capture.interception import AUTOCAST_KEY, CHOICE_KEY, intercepting
 from conccl.workloads.capture.present import Present
 from conccl.workloads.capture.program import Program
@@ -30,7 +31,8 @@ def capture_step(build: Callable[[], Callable[[], Any]], /, *, device: Device) -
         for _ in range(WARM_UP_STEPS):
             step()
         program.clear()
-        step()
+        with counting_frames(program):
+            step()
         return program.captured()
 
 
@@ -43,7 +45,7 @@ def capturing(*, device: Device) -> Iterator[Program]:
         presented(program, device, autocast),
         intercepting(autocast.handlers(), key=AUTOCAST_KEY),
         intercepting(choices.HANDLERS, key=CHOICE_KEY),
-        Present(program),
+        Present(),
         Record(program, Values()),
     ):
         torch.manual_seed(0)

@@ -12,8 +12,6 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from conccl.workloads.capture.program import Program
-
 CUDA = torch.device("cuda", 0)
 META = torch.device("meta")
 CPU = torch.device("cpu")
@@ -22,10 +20,6 @@ CPU = torch.device("cpu")
 class Present(TorchFunctionMode):
     """Active while code is captured."""
 
-    def __init__(self, program: Program) -> None:
-        super().__init__()
-        self._program = program
-
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
@@ -33,7 +27,6 @@ class Present(TorchFunctionMode):
         answer = _ANSWERS.get(func)
         if answer is not None:
             return answer(*args, **(kwargs or {}))
-        self._program.python_calls += 1
         if kwargs:
             options = dict(kwargs)
             if func in _FROM_HOST and is_cuda(options.get("device")):

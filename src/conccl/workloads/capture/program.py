@@ -45,7 +45,9 @@ class Program:
     stream: str = DEFAULT_STREAM
     phase: Phase = Phase.PYTHON
     python_calls: int = 0
-    """Functions of PyTorch's Python interface entered since the last host call."""
+    """Python functions of the program and of PyTorch entered since the last host call."""
+    depth: int = 0
+    """Above 0 while an op is being recorded: what runs then is not the program's."""
     last_on: dict[str, int] = field(default_factory=dict)
     """Stream -> its last kernel call."""
     pending: dict[str, set[int]] = field(default_factory=dict)

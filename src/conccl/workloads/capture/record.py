@@ -67,12 +67,19 @@ class Record(TorchDispatchMode):
         """Run the op on shapes alone and launch its kernels."""
         if any(kind not in _PLAIN for kind in types):
             return NotImplemented  # a tensor class of someone's (DTensor): its parts come back here
-        options = dict(kwargs or {})
-        with torch._C.DisableTorchFunction(), without_interception():
-            if not _concerns_device(args, options):
-                return host.run(func, args, options)
-            self._program.phase = Phase.BACKWARD if torch._C._current_graph_task_id() != -1 else Phase.PYTHON
-            return self._on_device(func, args, options)
+        self._program.depth += 1
+        try:
+            with torch._C.DisableTorchFunction(), without_interception():
+                return self._recorded(func, args, dict(kwargs or {}))
+        finally:
+            self._program.depth -= 1
+
+    def _recorded(self, func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        if not _concerns_device(args, options):
+            return host.run(func, args, options)
+        backward = torch._C._current_graph_task_id() != -1
+        self._program.phase = Phase.BACKWARD if backward else Phase.PYTHON
+        return self._on_device(func, args, options)
 
     def _on_device(self, func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         way = self._ways.get(func)
