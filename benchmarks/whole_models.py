@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from conccl.bench.step import simulate_step
 from conccl.core.errors import ConcclError
 from conccl.core.hardware import Device
 from conccl.costs.catalogue import load_device
@@ -88,6 +89,9 @@ class Compared:
     captured_kernel_ms: float
     classes: dict[str, list[float]] = field(default_factory=dict)
     """Class -> measured and predicted ms."""
+    iteration_ms: float = 0.0
+    """Measured: by events, back to back."""
+    simulated_ms: float = 0.0
     capture_s: float = 0.0
     unmodelled: dict[str, int] = field(default_factory=dict)
     """Operators without a rule or a cost model -> launches."""
@@ -96,6 +100,11 @@ class Compared:
     def kernels_error(self) -> float:
         """How far off the number of kernels is, in percent."""
         return 100 * (self.captured_kernels / self.kernels - 1)
+
+    @property
+    def iteration_error(self) -> float:
+        """How far off the iteration is, in percent."""
+        return 100 * (self.simulated_ms / self.iteration_ms - 1)
 
     @property
     def time_error(self) -> float:
@@ -151,6 +160,8 @@ def compare(row: dict[str, Any], device: Device) -> tuple[Compared, Captured]:
         kernel_ms=row["kernel_ms"],
         captured_kernel_ms=sum(predicted for _, predicted in classes.values()),
         classes=dict(classes),
+        iteration_ms=row["iter_ms"],
+        simulated_ms=simulate_step(captured, device=device).iteration_ns / 1e6,
         capture_s=capture_s,
         unmodelled=dict(unmodelled),
     )
@@ -190,7 +201,10 @@ def main() -> None:
     device = load_device(options.device)
     only = [name for name in options.only.split(",") if name]
     found = []
-    print(f"{'model':<34}{'kernels':>9}{'captured':>9}{'':>7}{'order':>7}{'ms':>9}{'captured':>9}{'':>8}")
+    print(
+        f"{'model':<34}{'kernels':>8}{'captured':>9}{'':>7}{'order':>6}"
+        f"{'sum ms':>9}{'captured':>9}{'':>8}{'iter ms':>9}{'simulated':>10}"
+    )
     for row in read(options.data):
         if only and not any(row["model"].startswith(name) for name in only):
             continue
@@ -198,8 +212,9 @@ def main() -> None:
         found.append(one)
         label = f"{one.model} {' '.join(one.arguments)}"
         print(
-            f"{label:<34}{one.kernels:>9}{one.captured_kernels:>9}{one.kernels_error:>6.1f}%{one.order:>7.2f}"
+            f"{label:<34}{one.kernels:>8}{one.captured_kernels:>9}{one.kernels_error:>6.1f}%{one.order:>6.2f}"
             f"{one.kernel_ms:>9.2f}{one.captured_kernel_ms:>9.2f}{one.time_error:>7.1f}%"
+            f"{one.iteration_ms:>9.2f}{one.simulated_ms:>10.2f}{one.iteration_error:>7.1f}%"
             f"  {one.capture_s:.1f} s {one.unmodelled or ''}",
             flush=True,
         )
@@ -210,9 +225,12 @@ def main() -> None:
                 print(f"    {family:<40}{measured_ms:>9.3f}{ours_ms:>9.3f}")
     within = sum(abs(one.kernels_error) <= 5 for one in found)
     print(f"number of kernels within 5 %: {within} of {len(found)}")
-    print(
-        f"median error of the sum of times: {statistics.median(abs(one.time_error) for one in found):.1f} %"
-    )
+    for what, errors in (
+        ("sum of kernel times", [abs(one.time_error) for one in found]),
+        ("iteration", [abs(one.iteration_error) for one in found]),
+    ):
+        counts = ", ".join(f"{sum(e <= most for e in errors)} within {most} %" for most in (5, 10))
+        print(f"{what}: median error {statistics.median(errors):.1f} %, {counts}")
     if options.json:
         options.json.write_text(json.dumps([asdict(one) for one in found], indent=1))
 

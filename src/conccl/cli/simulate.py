@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conccl.cli.output import Format, write_json, write_table
+from conccl.cli.simulate_code import is_code, simulate_code
 from conccl.cli.spread import (
     AttentionName,
     Dp,
@@ -23,6 +24,7 @@ from conccl.cli.spread import (
     Tp,
     workload_of,
 )
+from conccl.core.errors import InputError
 
 if TYPE_CHECKING:
     from conccl.bench.iteration import Iteration
@@ -33,8 +35,14 @@ if TYPE_CHECKING:
 
 def simulate(
     target: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A model by name, or a Hugging Face configuration.")
+        str,
+        typer.Argument(
+            metavar="TARGET", help="A model by name, a Hugging Face configuration, or file.py:function."
+        ),
     ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Given to the function, as strings.")
+    ] = None,
     *,
     device: Annotated[str, typer.Option("--device", help="A device by name, or a TOML file.")],
     gpus: Annotated[
@@ -69,6 +77,18 @@ def simulate(
     from conccl.costs.fields import parse_settings, parse_variations  # noqa: PLC0415
 
     on = with_fields(load_device(device), parse_settings(tuple(settings or ())))
+    if is_code(target):
+        simulate_code(
+            target,
+            arguments or (),
+            variations=variations(on, parse_variations(tuple(vary or ()))),
+            gpus=gpus,
+            perfetto=perfetto,
+            form=form,
+        )
+        return
+    if arguments:
+        raise InputError(f"{' '.join(arguments)!r}: only file.py:function takes arguments. Leave them out.")
     workload = workload_of(
         target,
         tp=tp,

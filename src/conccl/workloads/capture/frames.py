@@ -15,15 +15,13 @@ from conccl.workloads.capture.program import Program
 
 _OURS = str(Path(__file__).parent)
 _TORCH = str(Path(torch.__file__).parent)
-_ONLY_HERE = (
-    _OURS,
-    *(
-        f"{_TORCH}/{name}"
-        for name in ("overrides.py", "_ops.py", "utils/_python_dispatch.py", "utils/_device.py")
-    ),
-    *(f"{_TORCH}/{name}" for name in ("multiprocessing/", "library.py", "_compile.py")),
-    "<",
-)
+_NOT_ON_A_GPU = (
+    "overrides.py", "_ops.py", "utils/_python_dispatch.py", "utils/_device.py", "multiprocessing/",
+    "library.py", "_compile.py", "_library/", "_subclasses/", "_meta_registrations.py", "_prims", "_refs/",
+    "_decomp/",
+)  # fmt: skip
+
+_ONLY_HERE = (_OURS, *(f"{_TORCH}/{name}" for name in _NOT_ON_A_GPU), "<")
 """Files whose functions run because code is captured, or at moments that the garbage collector chooses."""
 
 _ANY_TIME = ("weakref.py", "_weakrefset.py", "contextlib.py", "functools.py", "enum.py")
