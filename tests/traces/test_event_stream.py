@@ -143,6 +143,16 @@ def test_a_bare_array_is_a_trace() -> None:
     assert _names(_stream(text)) == ["k", "l"]
 
 
+@pytest.mark.parametrize("behind", [b"]", b" ]", b"]]]]", b"}", b",", b"x", b"]}]", b"\n]\n}", b"[]", b'"]"'])
+@pytest.mark.parametrize("events", [b"", b'{"ph": "M"}', b'{"ph": 3}', b"3"])
+@pytest.mark.parametrize("block", [1, 16, 1 << 16])
+def test_whatever_stands_behind_the_events(behind: bytes, events: bytes, block: int) -> None:
+    good = json.dumps(kernel("k", 1, 2)).encode()
+    between = b"," + events if events else b""
+    for start in (b"[", b'{"traceEvents": ['):
+        assert _names(_stream(start + good + between + b"]" + behind, block)) == ["k"]
+
+
 def test_metadata_before_and_behind_the_events() -> None:
     text = b'{"deviceProperties": [{"id": 0, "name": "X", "numSms": 7}], "traceEvents": [], '
     text += b'"distributedInfo": {"rank": 3, "world_size": 8}, "more": [{"a": 1}, {"b": 2}]}'

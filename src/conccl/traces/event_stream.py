@@ -8,6 +8,7 @@ What surrounds ``traceEvents`` is kept apart as the trace's metadata.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import re
 from collections.abc import Iterator, Mapping
@@ -142,8 +143,11 @@ class EventStream:
             except (msgspec.MsgspecError, RecursionError) as error:
                 self._text[cut] = closed
                 if ended := _ARRAY_ENDED.search(str(error)):
-                    bracket = self._text.rindex(b"]", 0, int(ended[1]))
-                    return self._decode(memoryview(self._text)[: bracket + 1]), bracket, True
+                    with contextlib.suppress(msgspec.MsgspecError, RecursionError, ValueError):
+                        bracket = self._text.rindex(
+                            b"]", 0, int(ended[1]) - 1
+                        )  # it counts past the one it met
+                        return self._decode(memoryview(self._text)[: bracket + 1]), bracket, True
             else:
                 self._text[cut] = closed
                 return batch, self._behind_comma(cut), False
