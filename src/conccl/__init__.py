@@ -20,6 +20,8 @@ _PUBLIC: dict[str, str] = {
     "Plan": "conccl.core.plan",
     "Task": "conccl.core.plan",
     "Timeline": "conccl.core.timeline",
+    "ChosenIterations": "conccl.integrations.iterations.chosen",
+    "IterationRecorder": "conccl.integrations.iterations.recorder",
     "BackendOptions": "conccl.integrations.process_group",
     "register_backend": "conccl.integrations.register",
     "all_gather": "conccl.integrations.functions",
