@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple, dataclass, fields
+
 from conccl.core.hardware import Device
 from conccl.core.ops import ForEach
 from conccl.costs.constants import constant
@@ -11,17 +13,50 @@ LAUNCHES = 3
 """Kernels of one op that count as launched by it; further ones come from a loop inside a library."""
 
 
-def host_ns(call: HostCall, captured: Captured, device: Device, /) -> float:
-    """Time from the end of the call before to this call's last launch."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How often a call does what a constant of the host is for; the field names are theirs."""
+
+    launch: int = 0
+    """Kernels dispatched and launched."""
+    more: int = 0
+    """Further kernels of a library call."""
+    backward: int = 0
+    """Ops that autograd calls."""
+    view: int = 0
+    """Ops that launch nothing."""
+    python: int = 0
+    """Python functions entered."""
+    tensor: int = 0
+    """Tensors of lists."""
+    graph: int = 0
+    """Graphs launched."""
+
+    def __add__(self, other: Counts) -> Counts:
+        sums = [one + more for one, more in zip(astuple(self), astuple(other), strict=True)]
+        return Counts(**dict(zip((field.name for field in fields(Counts)), sums, strict=True)))
+
+
+def counts_of(call: HostCall, captured: Captured, /) -> Counts:
+    """What one call does."""
+    if call.phase is Phase.REPLAY:
+        return Counts(graph=1, python=call.python_calls)
+    if not call.count:
+        return Counts(view=1, python=call.python_calls)
     kernels = [launched.kernel for launched in captured.kernels[call.first : call.first + call.count]]
     launches = sum(kernel.launches for kernel in kernels)
     first = min(launches, LAUNCHES * len(kernels))
-    time_ns = call.python_calls * constant(device, "host.python_ns")
-    if not launches:
-        return time_ns + constant(device, "host.view_ns")
-    time_ns += first * constant(device, "host.launch_ns")
-    time_ns += (launches - first) * constant(device, "host.more_ns")
-    if call.phase is Phase.BACKWARD:
-        time_ns += constant(device, "host.backward_ns")
-    tensors = sum(kernel.op.tensors for kernel in kernels if isinstance(kernel.op, ForEach))
-    return time_ns + tensors * constant(device, "host.tensor_ns")
+    return Counts(
+        launch=first,
+        more=launches - first,
+        backward=int(call.phase is Phase.BACKWARD),
+        python=call.python_calls,
+        tensor=sum(kernel.op.tensors for kernel in kernels if isinstance(kernel.op, ForEach)),
+    )
+
+
+def host_ns(call: HostCall, captured: Captured, device: Device, /) -> float:
+    """Time from the end of the call before to this call's last launch."""
+    counts = counts_of(call, captured)
+    times = zip(fields(Counts), astuple(counts), strict=True)
+    return sum((count * constant(device, f"host.{field.name}_ns") for field, count in times), start=0.0)

@@ -22,7 +22,7 @@ from conccl.core.ops import (
 )
 from conccl.core.plan import Dependency, Engine, Plan, Side, Task
 from conccl.costs.constants import constant
-from conccl.workloads.captured import Captured, HostCall, KernelCall
+from conccl.workloads.captured import Captured, HostCall, KernelCall, Phase
 from conccl.workloads.host import host_ns
 
 HOST_LANE = "host"
@@ -56,7 +56,8 @@ class _Step:
 
     def tasks(self) -> Iterator[Task]:
         """Host calls that launch nothing are joined with the next one that does."""
-        waiting_ns = constant(self.device, "host.step_ns")
+        trains = any(call.phase is Phase.BACKWARD for call in self.captured.calls)
+        waiting_ns = constant(self.device, "host.step_ns") if trains else 0.0
         awaited: tuple[int, ...] = ()
         for index, call in enumerate(self.captured.calls):
             waiting_ns += host_ns(call, self.captured, self.device)

@@ -45,7 +45,7 @@ def capturing(*, device: Device) -> Iterator[Program]:
         presented(program, device, autocast),
         intercepting(autocast.handlers(), key=AUTOCAST_KEY),
         intercepting(choices.HANDLERS, key=CHOICE_KEY),
-        Present(),
+        Present(program),
         Record(program, Values()),
     ):
         torch.manual_seed(0)

@@ -13,6 +13,7 @@ import torch
 
 from conccl.core.hardware import Device
 from conccl.workloads.capture.autocast import Autocast
+from conccl.workloads.capture.graphs import CUDAGraph, capturing_graph, graphed
 from conccl.workloads.capture.present import CUDA
 from conccl.workloads.capture.program import DEFAULT_STREAM, HostWait, Mark, Program
 
@@ -107,16 +108,20 @@ def presented(program: Program, device: Device, autocast: Autocast, /) -> Iterat
     """``torch.cuda`` and its kin answer for ``device`` meanwhile; all of it is undone afterwards."""
     stream_class = type("Stream", (Stream,), {"program": program})
     event_class = type("Event", (Event,), {"program": program})
+    graph_class = type("CUDAGraph", (CUDAGraph,), {"program": program})
+    classes = {"Stream": stream_class, "Event": event_class, "CUDAGraph": graph_class}
     with contextlib.ExitStack() as stack:
-        for target, name, value in _replacements(program, device, autocast, stream_class, event_class):
+        for target, name, value in _replacements(program, device, autocast, classes):
             if hasattr(target, name):
                 stack.enter_context(mock.patch.object(target, name, value))
         yield
 
 
 def _replacements(
-    program: Program, device: Device, autocast: Autocast, stream_class: Any, event_class: Any
+    program: Program, device: Device, autocast: Autocast, classes: dict[str, Any]
 ) -> Iterator[tuple[Any, str, Any]]:
+    stream_class = classes["Stream"]
+
     def current_stream(_: Any = None) -> Any:
         return stream_class(name=program.stream)
 
@@ -148,8 +153,10 @@ def _replacements(
         "default_stream": lambda _=None: stream_class(name=DEFAULT_STREAM),
         "stream": on_stream,
         "set_stream": set_stream,
-        "Stream": stream_class,
-        "Event": event_class,
+        **classes,
+        "graph": capturing_graph,
+        "make_graphed_callables": graphed,
+        "graph_pool_handle": lambda: (0, 0),
         "synchronize": synchronize,
         "empty_cache": lambda: None,
         "manual_seed": lambda _: None,
@@ -169,6 +176,8 @@ def _replacements(
     yield torch.backends.cudnn, "is_acceptable", lambda tensor: tensor.is_cuda
     yield torch.backends.cudnn, "is_available", lambda: True
     yield torch, "compile", compiled
+    yield torch, "set_default_device", lambda chosen: setattr(program, "default_device", chosen)
+    yield torch, "get_default_device", lambda: torch.device(program.default_device or "cpu")
     yield torch.nn.Module, "compile", lambda self, *_, **__: self
     yield torch, "Generator", Generator
     yield torch, "clear_autocast_cache", _both(autocast.clear, torch.clear_autocast_cache)

@@ -41,13 +41,18 @@ def counting_frames(program: Program, /) -> Iterator[None]:
         code = frame.f_code
         if code not in counted:
             counted[code] = _is_the_programs(code.co_filename)
-        program.python_calls += counted[code]
+        if counted[code] and not _is_ours(frame.f_back):
+            program.python_calls += 1
 
     sys.setprofile(profile)
     try:
         yield
     finally:
         sys.setprofile(None)
+
+
+def _is_ours(frame: FrameType | None) -> bool:
+    return frame is not None and frame.f_code.co_filename.startswith(_OURS)
 
 
 def _is_the_programs(path: str) -> bool:

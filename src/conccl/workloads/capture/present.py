@@ -11,6 +11,9 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._device import _device_constructors
+
+from conccl.workloads.capture.program import Program
 
 CUDA = torch.device("cuda", 0)
 META = torch.device("meta")
@@ -20,6 +23,10 @@ CPU = torch.device("cpu")
 class Present(TorchFunctionMode):
     """Active while code is captured."""
 
+    def __init__(self, program: Program) -> None:
+        super().__init__()
+        self._program = program
+
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
@@ -27,6 +34,9 @@ class Present(TorchFunctionMode):
         answer = _ANSWERS.get(func)
         if answer is not None:
             return answer(*args, **(kwargs or {}))
+        default = self._program.default_device
+        if default is not None and func in _device_constructors() and not (kwargs or {}).get("device"):
+            kwargs = {**(kwargs or {}), "device": default}
         if kwargs:
             options = dict(kwargs)
             if func in _FROM_HOST and is_cuda(options.get("device")):

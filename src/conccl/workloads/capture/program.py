@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from conccl.core.hardware import Device
 from conccl.workloads.captured import Captured, HostCall, Kernel, KernelCall, Phase
@@ -46,6 +47,8 @@ class Program:
     phase: Phase = Phase.PYTHON
     python_calls: int = 0
     """Python functions of the program and of PyTorch entered since the last host call."""
+    default_device: Any = None
+    """What the program gave torch.set_default_device."""
     depth: int = 0
     """Above 0 while an op is being recorded: what runs then is not the program's."""
     last_on: dict[str, int] = field(default_factory=dict)
@@ -98,6 +101,35 @@ class Program:
         if wait is HostWait.DEVICE:
             return tuple(sorted(self.last_on.values()))
         return (self.last_on[lane],) if lane in self.last_on else ()
+
+    def set_aside(self) -> tuple[Any, ...]:
+        """Record into empty lists from here on; `take_back` undoes it."""
+        aside = (self.kernels, self.calls, self.last_on, self.pending)
+        self.kernels, self.calls, self.last_on, self.pending = [], [], {}, {}
+        self.recording += 1
+        return aside
+
+    def take_back(self, aside: tuple[Any, ...], /) -> tuple[KernelCall, ...]:
+        """Go on where recording was set aside; the kernels of meanwhile."""
+        kernels = tuple(self.kernels)
+        self.kernels, self.calls, self.last_on, self.pending = aside
+        return kernels
+
+    def replay(self, kernels: Sequence[KernelCall], *, origin: str) -> None:
+        """Launch recorded kernels at once; those of the stream ``origin`` go to the current one."""
+        first = len(self.kernels)
+        begun: set[str] = set()
+        before = self.last_on.get(self.stream)
+        for call in kernels:
+            lane = self.stream if call.lane == origin else call.lane
+            after = {first + index for index in call.after} | self.pending.pop(lane, set())
+            if lane not in begun and lane != self.stream and before is not None:
+                after.add(before)
+            begun.add(lane)
+            self.last_on[lane] = len(self.kernels)
+            self.kernels.append(replace(call, lane=lane, after=tuple(sorted(after))))
+        self.phase = Phase.REPLAY
+        self._call("replay", first=first, waits_for=())
 
     def new_stream(self) -> str:
         """A stream that no one has yet."""
