@@ -140,6 +140,13 @@ def test_a_worker_that_finds_no_sm_does_its_own_tile_when_the_others_are_through
     assert rows["k"].end_ns == 600
 
 
+def test_workers_that_come_late_share_the_tiles_that_are_left():
+    # 4 workers do their first tiles from 0 on, 96 from 100 on: 4 tiles, then 100 every 100 ns
+    run = Simulated({"first": kernel(ctas=96, least_ns=100), "k": persistent(300, least_ns=100)})
+    rows = run(task("first"), task("k"))
+    assert (rows["k"].start_ns, rows["k"].end_ns) == (0, 400)
+
+
 def test_a_worker_gives_its_sm_to_nobody_before_it_is_through():
     run = Simulated({"k": persistent(400, least_ns=100), "comm": kernel(ctas=4, least_ns=50)})
     rows = run(task("k"), host_copy("wait", 500), task("comm", priority=-1, after=["wait"]))

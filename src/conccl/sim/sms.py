@@ -240,6 +240,12 @@ class Sms:
             taken = class_ if sms == class_.count else self._split(class_, sms)
             self._place(taken, launch, per_sm=1)
 
+    def _return_what_lies_ahead(self, launch: Launch) -> None:
+        """Workers that come late share the tiles that the early ones have set aside for their later waves."""
+        for cohort in launch.cohorts:
+            if cohort.flow is not None:
+                self._cut(cohort, cohort.flow)
+
     def _spread_what_lies_ahead(self) -> None:
         """Give SMs that nobody pending takes to CTAs that a cohort has set aside for its later waves."""
         for launch in sorted(self._launches, key=lambda one: one.order):
@@ -274,6 +280,7 @@ class Sms:
         work, part = launch.take(placed)
         if launch.has_workers:
             launch.unstarted -= placed
+            self._return_what_lies_ahead(launch)
         class_.room = without(class_.room, footprint=launch.kernel.footprint, ctas=per_sm)
         key = (launch, work, part)
         class_.fresh[key] = class_.fresh.get(key, 0) + per_sm
