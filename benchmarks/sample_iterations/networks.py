@@ -108,11 +108,7 @@ def speech(device: str) -> Step:
         probabilities = model(x)
         steps = probabilities.shape[0]
         target = torch.randint(1, 29, (32, max(1, steps // 6)), device=device)
-        sizes = (
-            torch.full((32,), steps, dtype=torch.long),
-            torch.full((32,), target.shape[1], dtype=torch.long),
-        )
-        loss = F.ctc_loss(probabilities, target, *sizes)
+        loss = F.ctc_loss(probabilities, target, (steps,) * 32, (target.shape[1],) * 32)
         _update(optimizer, loss)
 
     return step

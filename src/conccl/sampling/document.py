@@ -10,15 +10,19 @@ from conccl.sampling.study import Study
 
 
 def iterations_document(study: Study, /) -> dict[str, Any]:
-    """``conccl.sample.iterations/1``; a length of one dimension is a number, of more a list."""
+    """``conccl.sample.iterations/1``; a length of one dimension is a number, of more a list.
+
+    Where the statistic is that of a simulated run, the device is the one that was simulated.
+    """
     chosen = next(p for p in study.selection.projections if p.statistic == study.statistic)
     return {
         "schema": "conccl.sample.iterations/1",
-        "executor": "trace",
-        "device": None,
+        "executor": "trace" if study.simulated_on is None else "sim",
+        "device": study.simulated_on,
         "statistic": study.statistic,
         "iterations": study.selection.iterations,
         "lengths": study.selection.lengths,
+        "dimensions": list(study.run.names),
         "bins": study.selection.bins,
         "seqpoints": [
             {

@@ -6,14 +6,14 @@ import csv
 import json
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from conccl.core.errors import InputError, MissingExtraError
+from conccl.core.errors import InputError, MissingExtraError, UnknownNameError
 
 Values = npt.NDArray[np.float64]
 Lengths = npt.NDArray[np.int64]
@@ -50,6 +50,8 @@ class IterationLog:
     """[iterations, dimensions]."""
     statistics: Mapping[str, Values] = field(default_factory=dict)
     """One value an iteration; NaN where it is not known."""
+    names: tuple[str, ...] = ("length",)
+    """Of the dimensions of a length."""
 
     def distinct(self) -> DistinctLengths:
         """Each length once, with its iterations and the means of its statistics."""
@@ -63,10 +65,13 @@ class IterationLog:
         )
 
 
-def read_log(path: Path, /) -> IterationLog:
-    """The iterations of a log file; its other numeric columns are statistics of each iteration."""
+def read_log(path: Path, /, *, lengths: Sequence[str] = ()) -> IterationLog:
+    """The iterations of a log file; its other numeric columns are statistics of each iteration.
+
+    ``lengths`` are the columns that make a length, where their names do not say it.
+    """
     columns = read_columns(path)
-    names = length_names(columns, path=path)
+    names = named_lengths(columns, lengths, path=path) if lengths else length_names(columns, path=path)
     length = np.stack([whole_numbers(columns[name], path=path, column=name) for name in names], axis=1)
     if not len(length):
         raise InputError(f"{path} has no iterations. Give a log with one row an iteration.")
@@ -91,13 +96,16 @@ def read_log(path: Path, /) -> IterationLog:
         )
         if name != "iteration"
     }
-    return IterationLog(iteration=iteration[order], length=length[order], statistics=statistics)
+    return IterationLog(
+        iteration=iteration[order], length=length[order], statistics=statistics, names=tuple(names)
+    )
 
 
-def with_statistics(log: IterationLog, path: Path, /) -> IterationLog:
+def with_statistics(log: IterationLog, path: Path, /, *, lengths: Sequence[str] = ()) -> IterationLog:
     """The log with the statistics that a file gives by length: one row a length, one column a statistic."""
     columns = read_columns(path)
-    names = length_names(columns, path=path)
+    is_named = bool(lengths) and set(lengths) <= columns.keys()
+    names = tuple(lengths) if is_named else length_names(columns, path=path)
     if len(names) != log.length.shape[1]:
         raise InputError(
             f"{path} has {len(names)} length columns, the log {log.length.shape[1]}. Give as many."
@@ -119,7 +127,7 @@ def with_statistics(log: IterationLog, path: Path, /) -> IterationLog:
         statistics[name] = mean[rows]
     if not statistics:
         raise InputError(f"{path} has no statistic. Give at least one column beside {', '.join(names)}.")
-    return IterationLog(iteration=log.iteration, length=log.length, statistics=statistics)
+    return replace(log, statistics=statistics)
 
 
 def _rows_of(length: Lengths, known: Lengths, *, path: Path) -> npt.NDArray[np.intp]:
@@ -153,6 +161,16 @@ def length_names(columns: Mapping[str, Any], /, *, path: Path) -> tuple[str, ...
             f"{path} has no length column (it has {', '.join(columns) or 'none'}). Name it {LENGTH_COLUMNS}."
         )
     return names
+
+
+def named_lengths(columns: Mapping[str, Any], names: Sequence[str], /, *, path: Path) -> tuple[str, ...]:
+    """The columns that a user named as lengths."""
+    for name in names:
+        if name not in columns:
+            raise UnknownNameError(kind=f"column of {path}", name=name, known=columns)
+    if len(set(names)) < len(names):
+        raise InputError(f"{', '.join(names)}: a length column stands there twice. Name each once.")
+    return tuple(names)
 
 
 def read_columns(path: Path, /) -> dict[str, Sequence[Any]]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from conccl.core.errors import InputError, UnknownNameError
 from conccl.sampling.baselines import Baseline, pick
@@ -15,25 +18,47 @@ from conccl.sampling.seqpoint import Projection, Selection, project, select
 class Study:
     """What was chosen, by which statistic, and what as many iterations picked by other rules project."""
 
+    run: IterationLog
     statistic: str
     selection: Selection
     baselines: tuple[tuple[Baseline, Projection], ...]
+    simulated_on: str | None = None
+    """The device whose simulated times it was chosen by; None: times of a log."""
+
+
+TOKENS = "tokens"
+"""A statistic that every log has: the sum of an iteration's lengths."""
 
 
 def study(
     log: Path, /, *, statistics: Path | None = None, choose_by: str | None = None, error_percent: float = 1.0
 ) -> Study:
     """Choose iterations of a log; statistics come by length from a second file, or from the log's columns."""
-    run = read_log(log)
-    if statistics is not None:
-        run = with_statistics(run, statistics)
-    if not run.statistics:
-        raise InputError(f"{log} has no statistic beside the length. Give --stat FILE: length,time_ms.")
+    run = run_of(log, statistics=statistics)
+    if not run.statistics and choose_by != TOKENS:
+        raise InputError(
+            f"{log} has no statistic beside the length. Give --stat FILE (length,time_ms), or --by {TOKENS}."
+        )
+    return study_run(run, choose_by=choose_by, error_percent=error_percent)
+
+
+def run_of(log: Path, /, *, statistics: Path | None = None, lengths: Sequence[str] = ()) -> IterationLog:
+    """A log with the statistics that a second file has by length."""
+    run = read_log(log, lengths=lengths)
+    return run if statistics is None else with_statistics(run, statistics, lengths=lengths)
+
+
+def study_run(run: IterationLog, /, *, choose_by: str | None = None, error_percent: float = 1.0) -> Study:
+    """Choose iterations of a run by one of its statistics, the first one unless said, or by its tokens."""
+    if choose_by == TOKENS and TOKENS not in run.statistics:
+        tokens = run.length.sum(axis=1).astype(np.float64)
+        run = replace(run, statistics={TOKENS: tokens, **run.statistics})
     statistic = next(iter(run.statistics)) if choose_by is None else choose_by
     if statistic not in run.statistics:
         raise UnknownNameError(kind="statistic", name=statistic, known=run.statistics)
     selection = select(run, statistic=statistic, error_percent=error_percent)
     return Study(
+        run=run,
         statistic=statistic,
         selection=selection,
         baselines=tuple(
