@@ -7,11 +7,13 @@ from typing import Any
 
 import typer
 
+from conccl.cli.sample_intervals import intervals
 from conccl.cli.sample_iterations import iterations
 from conccl.cli.sample_kernels import kernels
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "iterations": iterations,
+    "intervals": intervals,
     "kernels": kernels,
 }
 """Word behind ``conccl sample`` -> function."""

@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 
 from conccl.sampling.intervals.counters import Backend
 from conccl.sampling.intervals.markers import Marker
-
-
-class Method(enum.StrEnum):
-    """How intervals are told apart."""
-
-    SIMPOINT = "simpoint"
-    """By the basic blocks that they execute, counted over the whole run by a translator."""
-    DARTS = "darts"
-    """By calls and loops counted natively; translated are only the chosen intervals."""
-
-
-class Translator(enum.StrEnum):
-    """What runs the program where more than native speed is needed."""
-
-    QEMU = "qemu"
-    ATTACH = "attach"
-    VALGRIND = "valgrind"
+from conccl.sampling.intervals.methods import Method, Translator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
