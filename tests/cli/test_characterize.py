@@ -126,7 +126,7 @@ def test_one_pair_that_cannot_be_does_not_lose_the_others(tmp_path):
         (("--device", "h2000"), UnknownNameError, "h200-sxm"),
         (("--device", "h200-sxm", "--strategies", "prioritised"), UnknownNameError, "prioritized"),
         (("--device", "h200-sxm", "--executor", "sims"), UnknownNameError, "sim"),
-        (("--device", "h200-sxm", "--strategies", "policy"), InputError, "policy"),
+        (("--device", "h200-sxm", "--strategies", " , "), InputError, "no strategies are named.*policy"),
         (("--device", "h200-sxm", "--set", "device.sm_cont=4"), UnknownNameError, "sm_count"),
     ],
 )
@@ -146,5 +146,52 @@ def test_the_table_names_every_strategy(pairs):
     words = ["characterize", str(pairs), "--device", "h200-sxm", "--strategies", "baseline,ce"]
     result = CliRunner().invoke(app, words, catch_exceptions=False)
     assert result.exit_code == 0
-    for word in ("baseline", "ce", "all pairs", "median speedup"):
+    for word in ("base-", "line", "ce", "all 2 pairs", "median speedup"):
         assert word in result.stdout
+
+
+def test_the_policy_says_what_it_chose_and_is_the_best_of_what_it_chose_from(pairs):
+    found = run(pairs, "--device", "h200-sxm", "--strategies", "policy,ce,prioritized")
+    for pair in found["pairs"]:
+        cells = pair["strategies"]
+        assert cells["policy"]["chosen"] == "ce"
+        assert cells["policy"]["concurrent_ns"] == cells["ce"]["concurrent_ns"]
+        assert cells["ce"]["chosen"] is None
+
+
+@pytest.mark.parametrize(
+    ("device", "communication", "reason"),
+    [
+        ("h200-sxm", {"op": "all_gather", "nbytes": "512M", "ranks": 8}, None),
+        ("h200-sxm", {"op": "all_to_all", "nbytes": "512M", "ranks": 8}, None),
+        ("h200-sxm", {"op": "all_reduce", "nbytes": "512M", "ranks": 8}, "all_gather, all_to_all, gather"),
+        ("h200-sxm", {"op": "all_gather", "nbytes": "512M", "ranks": 16}, "one NVLink domain"),
+        ("h200-sxm", {"op": "copy", "nbytes": "64M", "destination": "host"}, "communicates by a copy"),
+        ("mi300x", {"op": "all_gather", "nbytes": "512M", "ranks": 8}, "RCCL"),
+    ],
+)
+def test_nccls_copy_engines_only_gather_within_a_domain(tmp_path, device, communication, reason):
+    path = tmp_path / "pairs.json"
+    path.write_text(
+        json.dumps([{"compute": {"m": 8192, "n": 8192, "k": 8192}, "communication": communication}])
+    )
+    found = run(
+        path, "--device", device, "--gpus", communication.get("ranks", 1), "--strategies", "nccl_zero"
+    )
+    cell = found["pairs"][0]["strategies"]["nccl_zero"]
+    assert cell["status"] == ("ok" if reason is None else "unsupported")
+    assert (reason or "") in cell["reason"]
+
+
+def test_dependent_pairs_go_by_chunks_and_fused(tmp_path):
+    pair = {
+        "compute": {"m": 8192, "n": 8192, "k": 8192},
+        "communication": {"op": "all_reduce", "nbytes": "128M", "ranks": 8},
+        "dependence": "compute_feeds_communication",
+    }
+    path = tmp_path / "pairs.json"
+    path.write_text(json.dumps([pair]))
+    found = run(path, "--device", "h200-sxm", "--strategies", "serial,ce,chunked:4,fused,policy")
+    cells = found["pairs"][0]["strategies"]
+    assert {cell["status"] for cell in cells.values()} == {"ok"}
+    assert cells["fused"]["speedup"] > cells["serial"]["speedup"]

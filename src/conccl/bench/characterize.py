@@ -16,13 +16,15 @@ from conccl.core.measurement import Measurement, Status
 from conccl.core.metrics import Overlap
 from conccl.core.ops import Copy, Gemm
 from conccl.core.pair import Pair
-from conccl.core.plan import Plan, Side
+from conccl.core.plan import Engine, Plan, Side
 from conccl.core.records import to_json_value
 from conccl.core.units import format_bytes
 from conccl.costs.kernels import kernels_of
-from conccl.strategies.choices import POLICY, Strategy, strategy
+from conccl.strategies.choices import NAMES, POLICY, Strategy, name_of, strategy
+from conccl.strategies.choosing import choose as choose_from_costs
 from conccl.strategies.heuristics import KernelsOf
 from conccl.strategies.lower import isolated, lower
+from conccl.strategies.transfers import Means
 
 Choose = Callable[[Pair, System], Strategy]
 """How a named strategy becomes a value for a pair: most ignore the pair, a policy looks at it."""
@@ -51,16 +53,16 @@ class Named:
         return self.value
 
 
-def strategies_of(names: Sequence[str], /, *, policy: Choose | None = None) -> dict[str, Choose]:
+def strategies_of(names: Sequence[str], /, *, policy: Choose = choose_from_costs) -> dict[str, Choose]:
     """What each name does, in the order given; ``policy`` is what the name "policy" asks."""
     chosen: dict[str, Choose] = {}
     for name in names:
         if name.strip().lower() == POLICY:
-            if policy is None:
-                raise InputError("strategy 'policy' needs a policy to ask, and this caller has none.")
             chosen[POLICY] = policy
         else:
             chosen[name.strip().lower()] = Named(value=strategy(name))
+    if not chosen:
+        raise InputError(f"no strategies are named. Name one or more of {', '.join(NAMES)}.")
     return chosen
 
 
@@ -100,8 +102,15 @@ class Characterizer:
         for name, choose in self.strategies.items():
             if compute.median_ns is None or communication.median_ns is None:
                 break
-            cell = self._cell(f"{key}/{name}", lambda choose=choose: self._plan(pair, choose))  # type: ignore[misc]
-            results[name] = StrategyResult(overlap=_overlap(compute, communication, cell), measurement=cell)
+            chosen = choose(pair, self.system)
+            cell = self._cell(f"{key}/{name}", lambda chosen=chosen: self._plan(pair, chosen))  # type: ignore[misc]
+            overlap = _overlap(compute, communication, cell)
+            results[name] = StrategyResult(
+                overlap=overlap,
+                measurement=cell,
+                chosen=name_of(chosen) if name == POLICY else "",
+                communication_ns=self._faster_alone_ns(pair, chosen, overlap, key=key),
+            )
         return PairResult(pair=pair, compute=compute, communication=communication, strategies=results)
 
     def _alone(self, pair: Pair, side: Side) -> Plan:
@@ -109,8 +118,23 @@ class Characterizer:
         op = pair.compute if side is Side.COMPUTE else pair.communication
         return isolated(op, side=side, system=self.system)
 
-    def _plan(self, pair: Pair, choose: Choose) -> Plan:
-        return lower(pair, choose(pair, self.system), system=self.system, kernels_of=self.kernels_of)
+    def _faster_alone_ns(
+        self, pair: Pair, chosen: Strategy, overlap: Overlap | None, *, key: str
+    ) -> int | None:
+        """What communication takes by the strategy's engines alone, where there is more than ideal."""
+        fraction = None if overlap is None else overlap.fraction_of_ideal
+        if overlap is None or fraction is None or fraction <= 1 or chosen.engine is not Engine.COPY_ENGINE:
+            return None
+        means = Means(engine=chosen.engine, path=chosen.path)
+        cell = self._cell(
+            f"{key}/communication by {chosen.path} copy engines",
+            lambda: isolated(pair.communication, side=Side.COMMUNICATION, system=self.system, means=means),
+        )
+        faster = cell.median_ns is not None and cell.median_ns < overlap.communication_ns
+        return cell.median_ns if faster else None
+
+    def _plan(self, pair: Pair, chosen: Strategy) -> Plan:
+        return lower(pair, chosen, system=self.system, kernels_of=self.kernels_of)
 
     def _cell(self, label: str, plan: Callable[[], Plan]) -> Measurement:
         """What the store has of a cell, or else a new measurement of its plan."""

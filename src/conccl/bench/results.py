@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 
 from conccl.core.measurement import Environment, Measurement, Status
 from conccl.core.metrics import Overlap, PairClass
@@ -18,6 +18,11 @@ class StrategyResult:
     overlap: Overlap | None
     """None where it was not measured."""
     measurement: Measurement
+    chosen: str = ""
+    """What a policy chose; empty where the strategy is its own name."""
+    communication_ns: int | None = None
+    """The communication by the strategy's own means, alone, where those are faster than the library's:
+    then the fraction of ideal, which counts against the library, can exceed 1."""
 
     @property
     def counts(self) -> bool:
@@ -94,6 +99,19 @@ class Characterization:
         """Mean fraction of ideal; None where no pair has one."""
         fractions = self.fractions(strategy, of=of)
         return fmean(fractions) if fractions else None
+
+    def median_speedup(self, strategy: str, /, *, of: PairClass | None = None) -> float | None:
+        """The middle speedup over serial, of all pairs or of one class; None where none was measured."""
+        speedups = [
+            result.overlap.speedup
+            for pair in self.pairs
+            if (result := pair.strategies.get(strategy)) is not None
+            and (of is None or pair.pair_class is of)
+            and result.counts
+            and result.overlap is not None
+            and result.overlap.speedup is not None
+        ]
+        return median(speedups) if speedups else None
 
     def failures(self) -> tuple[Measurement, ...]:
         """Cells that could not be measured, other than those a strategy has no meaning for."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from statistics import median
+from collections import Counter
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from conccl.bench.results import Characterization, PairResult, StrategyResult
-from conccl.core.measurement import Status
 from conccl.core.metrics import PairClass
 from conccl.core.units import format_ns
+from conccl.report.names import shown
+from conccl.report.pair_table import PairTable
 from conccl.workloads.pairs import op_text, row_of
+
+SHOWN = 2
+"""Collectives that are named where copy engines are faster than the library."""
 
 
 def document(found: Characterization, /) -> dict[str, Any]:
@@ -52,9 +54,11 @@ def _pair(pair: PairResult) -> dict[str, Any]:
 def _strategy(result: StrategyResult) -> dict[str, Any]:
     overlap, measurement = result.overlap, result.measurement
     return {
+        "chosen": result.chosen or None,
         "concurrent_ns": None if overlap is None else overlap.concurrent_ns,
         "speedup": None if overlap is None else overlap.speedup,
         "fraction_of_ideal": None if overlap is None else overlap.fraction_of_ideal,
+        "communication_ns": result.communication_ns,
         "proved": measurement.proved,
         "status": str(measurement.status),
         "reason": measurement.reason,
@@ -62,66 +66,58 @@ def _strategy(result: StrategyResult) -> dict[str, Any]:
 
 
 def render_characterization(found: Characterization, /) -> RenderableType:
-    """Fraction of ideal of every pair by every strategy, then averages and speedups."""
-    names = found.strategies
-    where = f"{found.environment.gpus} x {found.environment.device}, {found.environment.executor}"
-    parts: list[RenderableType] = [Text(f"Fraction of ideal on {where}", style="bold"), _pairs(found, names)]
-    parts.append(_averages(found, names))
+    """Fraction of ideal and speedup of every pair by every strategy, averages, and what needs a word."""
+    how = "simulated" if found.environment.executor == "sim" else "measured"
+    where = f"{found.environment.gpus} x {found.environment.device}, {how}"
+    parts: list[RenderableType] = [Text(f"What strategies bring on {where}", style="bold")]
+    if found.pairs:
+        parts.append(PairTable(found=found))
+    parts += _choices(found)
+    parts += _beyond_ideal(found)
     parts += [
-        Text(f"skipped {one.source or 'a pair'}: {one.reason}", style="yellow") for one in found.skipped
+        Text(f"skipped {shown(one.source or 'a pair')}: {shown(one.reason)}", style="yellow")
+        for one in found.skipped
     ]
     parts += _reasons(found)
     return Group(*parts)
 
 
-def _pairs(found: Characterization, names: Sequence[str]) -> Table:
-    table = _table(names, "compute", "communication", "class", "alone", "ideal")
-    for pair in found.pairs:
-        alone = pair.alone
-        if alone is None or alone.ideal_speedup is None:
-            continue
-        best = max((_fraction(pair, name) or -9.0 for name in names), default=-9.0)
-        table.add_row(
-            Text(op_text(pair.pair.compute)),
-            Text(op_text(pair.pair.communication)),
-            str(alone.pair_class),
-            f"{format_ns(alone.compute_ns)} + {format_ns(alone.communication_ns)}",
-            f"{alone.ideal_speedup:.2f}",
-            *(_cell(pair, name, best=best) for name in names),
-        )
-    return table
+def _choices(found: Characterization) -> list[RenderableType]:
+    """What a policy chose, by how often."""
+    chosen = Counter(
+        result.chosen for pair in found.pairs for result in pair.strategies.values() if result.chosen
+    )
+    if not chosen:
+        return []
+    texts = (f"{name} ({count})" for name, count in chosen.most_common())
+    return [Text(f"The policy chose: {', '.join(texts)}.", style="dim")]
 
 
-def _cell(pair: PairResult, name: str, *, best: float) -> Text:
-    fraction = _fraction(pair, name)
-    if fraction is None:
-        measurement = pair.strategies[name].measurement
-        return Text("-" if measurement.status in (Status.OK, Status.UNSUPPORTED) else str(measurement.status))
-    text = Text(f"{fraction:.2f}", style="bold" if fraction == best else "")
-    return text.append("?") if pair.strategies[name].measurement.proved is False else text
-
-
-def _fraction(pair: PairResult, name: str) -> float | None:
-    result = pair.strategies.get(name)
-    return None if result is None or result.overlap is None else result.overlap.fraction_of_ideal
-
-
-def _averages(found: Characterization, names: Sequence[str]) -> Table:
-    table = _table(names, "average", "", "", "", "")
-    for label, class_ in (("all pairs", None), *((str(class_), class_) for class_ in PairClass)):
-        count = sum(1 for pair in found.pairs if class_ is None or pair.pair_class is class_)
-        if not count:
-            continue
-        averages = (found.average_fraction(name, of=class_) for name in names)
-        table.add_row(
-            label, f"{count} pairs", "", "", "", *("-" if a is None else f"{a:.2f}" for a in averages)
-        )
-    speedups = [
-        [r.overlap.speedup for p in found.pairs if (r := p.strategies[n]).overlap and r.overlap.speedup]
-        for n in names
+def _beyond_ideal(found: Characterization) -> list[RenderableType]:
+    """Why there is more than ideal."""
+    faster = {
+        op_text(pair.pair.communication): (pair.communication.median_ns, result.communication_ns)
+        for pair in found.pairs
+        for result in pair.strategies.values()
+        if result.communication_ns is not None
+    }
+    lines = [
+        f"{shown(op)}: {format_ns(library_ns)} by the library, {format_ns(own_ns)} by copy engines"
+        for op, (library_ns, own_ns) in list(faster.items())[:SHOWN]
+        if library_ns is not None and own_ns is not None
     ]
-    table.add_row("median speedup", "", "", "", "", *(f"{median(s):.2f}" if s else "-" for s in speedups))
-    return table
+    if not lines:
+        return []
+    more = f"; {len(faster) - SHOWN} more" if len(faster) > SHOWN else ""
+    return [
+        Text(
+            "Above 1.00 because copy engines are faster alone than the library, against which ideal counts: "
+            + "; ".join(lines)
+            + more
+            + ".",
+            style="dim",
+        )
+    ]
 
 
 def _reasons(found: Characterization) -> list[RenderableType]:
@@ -132,13 +128,4 @@ def _reasons(found: Characterization) -> list[RenderableType]:
         for name, result in pair.strategies.items()
         if result.measurement.reason
     )
-    return [Text(f"{name}: {reason}", style="dim") for name, reason in reasons]
-
-
-def _table(names: Sequence[str], *head: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1))
-    for column in head:
-        table.add_column(column, no_wrap=True, justify="left" if column in head[:3] else "right")
-    for name in names:
-        table.add_column(name, justify="right")
-    return table
+    return [Text(f"{name}: {shown(reason)}", style="dim") for name, reason in reasons]

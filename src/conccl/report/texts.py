@@ -89,6 +89,19 @@ def ratio_text(ratio: float | None, /) -> str:
     return "-" if ratio is None else f"{ratio:.2f}x"
 
 
+SMALL = 0.005
+"""What is shown as 0.00."""
+
+
+def settled(fraction: float, /) -> float:
+    """A fraction of ideal, tiny ones as zero: one after the other is never exactly 0.
+
+    >>> settled(-0.004)
+    0.0
+    """
+    return 0.0 if abs(fraction) < SMALL else fraction
+
+
 def headline_ranks(analysis: Analysis, /, *, most: int) -> tuple[RankAnalysis, ...]:
     """All ranks, or those with most exposed communication where there are too many; in rank order."""
     chosen = sorted(analysis.ranks, key=lambda rank: -rank.split.communication_only_ns)[:most]

@@ -127,7 +127,7 @@ SERIAL = Strategy(sharing=Alone())
 COPY_ENGINES = Strategy(engine=Engine.COPY_ENGINE, path=Path.PLANNED)
 
 POLICY = "policy"
-"""Not a strategy but the choice of one, by `conccl.tune.policy`."""
+"""Not a strategy but the choice of one: by `choosing.choose` from costs, or by measurements."""
 
 TRIM = 8
 """SMs that ConCCL takes from a memory-bound GEMM: one of each die of an MI300X (arXiv:2412.14335)."""
@@ -165,6 +165,34 @@ def strategy(name: str, /) -> Strategy:
     if not number.isdecimal() or int(number) < 1:
         raise InputError(f"strategy {name!r}: after the colon comes a number of 1 or more, as in {word}:16.")
     return _NAMED[word](int(number))
+
+
+def name_of(strategy: Strategy, /) -> str:
+    """The name by which `strategy` gives this value, with its number where it has one.
+
+    >>> name_of(Strategy(sharing=Partitioned(communication_sms=16)))
+    'partitioned:16'
+    """
+    for word, make in _NAMED.items():
+        if make(None) == strategy:
+            return word
+    words, number = _numbered(strategy)
+    for word in words:
+        if number and _NAMED[word](number) == strategy:
+            return f"{word}:{number}"
+    return repr(strategy)
+
+
+def _numbered(strategy: Strategy) -> tuple[tuple[str, ...], int]:
+    """The names that its number could belong to, and the number; 0: it has none."""
+    match strategy.granularity:
+        case Chunked() as chunked:
+            return ("chunked",), chunked.count
+        case Fused() as fused:
+            return ("fused",), fused.parts
+        case Whole():
+            number = getattr(strategy.sharing, "communication_sms", None) or strategy.trimmed_sms
+            return ("prioritized", "partitioned", "prioritized_partitioned", "ce_trimmed"), number
 
 
 def _require_sms(sms: int | None) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from conccl.core.errors import InputError
 from conccl.core.hardware import Device, System
+from conccl.core.kinds import CollectiveKind
 from conccl.core.ops import Collective, Communication, Compute, Copy, Gemm
 from conccl.core.pair import Dependence, Pair
 from conccl.core.plan import Dependency, Engine, Part, Plan, Side, Task, merged
@@ -22,6 +23,7 @@ from conccl.strategies.choices import (
     Chunked,
     Fused,
     Partitioned,
+    Path,
     Prioritized,
     PrioritizedPartitioned,
     Strategy,
@@ -36,6 +38,11 @@ from conccl.strategies.heuristics import (
 )
 from conccl.strategies.transfers import FIRST, Means, Transferring, transfer
 
+LIBRARY_BY_ENGINES = frozenset(
+    {CollectiveKind.ALL_GATHER, CollectiveKind.ALL_TO_ALL, CollectiveKind.GATHER, CollectiveKind.SCATTER}
+)
+"""What NCCL does by copy engines where its CTA policy is zero."""
+
 ROW_TILE = 128
 """Rows of a GEMM are cut at multiples of this where there are enough: a chunk should fill its tiles."""
 
@@ -44,6 +51,7 @@ def resolved(
     strategy: Strategy, /, *, pair: Pair, device: Device, kernels_of: KernelsOf = kernels_of
 ) -> Strategy:
     """The strategy with the numbers that it leaves open filled in by heuristics, checked on this device."""
+    _check_library_engines(strategy, pair=pair, device=device)
     sharing = strategy.sharing
     if isinstance(sharing, (Partitioned, PrioritizedPartitioned)):
         sms = sharing.communication_sms
@@ -65,6 +73,24 @@ def resolved(
             f" Trim {device.sm_count - 1} or fewer."
         )
     return strategy
+
+
+def _check_library_engines(strategy: Strategy, /, *, pair: Pair, device: Device) -> None:
+    """NCCL 2.28 has a copy-engine path for what only gathers or scatters, within one NVLink domain."""
+    op = pair.communication
+    if strategy.engine is not Engine.COPY_ENGINE or strategy.path is not Path.LIBRARY:
+        return
+    if device.vendor.lower() == "amd":
+        why = f"it is a path of NCCL, and {device.name} has RCCL"
+    elif not isinstance(op, Collective):
+        why = "NCCL does collectives, and this pair communicates by a copy"
+    elif op.kind not in LIBRARY_BY_ENGINES:
+        why = f"NCCL's copy engines do {', '.join(sorted(LIBRARY_BY_ENGINES))} and not {op.kind}"
+    elif op.ranks > device.gpus_per_node:
+        why = f"NCCL needs one NVLink domain, and {op.ranks} ranks take more than {device.gpus_per_node} GPUs"
+    else:
+        return
+    raise InputError(f"nccl_zero is not possible: {why}. Use ce.")
 
 
 def _check_partition(sms: int, device: Device) -> None:
@@ -89,12 +115,19 @@ def lower(pair: Pair, strategy: Strategy, /, *, system: System, kernels_of: Kern
             return lowering.fused(fused.parts)
 
 
-def isolated(op: Compute | Communication, /, *, side: Side, system: System) -> Plan:
-    """One side of a pair with the GPUs to itself, as the library or a plain stream would run it."""
+def isolated(
+    op: Compute | Communication, /, *, side: Side, system: System, means: Means | None = None
+) -> Plan:
+    """One side of a pair with the GPUs to itself, as the library or a plain stream would run it.
+
+    ``means`` moves communication by something else.
+    """
     if side is Side.COMPUTE:
         return Plan(tasks=(Task(id="compute.r0", op=op),), label="compute alone")
     engine = Engine.COPY_ENGINE if isinstance(op, Copy) and _by_engines(op, system.device) else Engine.SM
-    alone = transfer(_communication(op), name="communication", means=Means(engine=engine), system=system)
+    alone = transfer(
+        _communication(op), name="communication", means=means or Means(engine=engine), system=system
+    )
     return dataclasses.replace(alone.plan, label="communication alone")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import median
 
 from conccl.bench.results import Characterization, PairResult
 from conccl.bench.sweep import Variation
@@ -24,7 +23,7 @@ from conccl.report.blocks import (
     Tick,
 )
 from conccl.report.names import shown
-from conccl.report.texts import ratio_text, time_text
+from conccl.report.texts import SMALL, ratio_text, settled, time_text
 from conccl.workloads.pairs import op_text
 
 MOST_PAIRS = 300
@@ -36,8 +35,6 @@ _RULE = (
     " collective by copy engines is faster than the library's, against which ideal is counted. Beside it the"
     f" median speedup. Pairs whose ideal speedup is below {MEANINGFUL_IDEAL_SPEEDUP} do not count."
 )
-SMALL = 0.005
-"""What is shown as 0.00."""
 
 
 def strategies(found: Found, /) -> Section:
@@ -91,18 +88,13 @@ def _ticks(values: Sequence[float], /) -> tuple[Tick, ...]:
     return tuple(Tick(value=value, label=f"{value:g}") for value in (*below, 0, 0.5, 1, *above))
 
 
-def _fraction(value: float, /) -> float:
-    """The value, tiny ones as zero: one after the other is never exactly 0."""
-    return 0.0 if abs(value) < SMALL else value
-
-
 def _group(found: Characterization, label: str, /, *, of: PairClass | None) -> SignedBarGroup:
     known = {name: found.average_fraction(name, of=of) for name in found.strategies}
-    averages = {name: None if value is None else _fraction(value) for name, value in known.items()}
+    averages = {name: None if value is None else settled(value) for name, value in known.items()}
     best = max((value for value in averages.values() if value is not None), default=None)
     bars = []
     for name, average in averages.items():
-        speedup = _median_speedup(found, name, of=of)
+        speedup = found.median_speedup(name, of=of)
         bars.append(
             SignedBar(
                 label=name,
@@ -113,19 +105,6 @@ def _group(found: Characterization, label: str, /, *, of: PairClass | None) -> S
             )
         )
     return SignedBarGroup(label=label, bars=tuple(bars))
-
-
-def _median_speedup(found: Characterization, name: str, /, *, of: PairClass | None = None) -> float | None:
-    speedups = [
-        result.overlap.speedup
-        for pair in found.pairs
-        if (of is None or pair.pair_class is of)
-        and (result := pair.strategies.get(name)) is not None
-        and result.counts
-        and result.overlap is not None
-        and result.overlap.speedup is not None
-    ]
-    return median(speedups) if speedups else None
 
 
 def _pairs(found: Characterization, /, *, how: str) -> DataTable:
@@ -174,7 +153,7 @@ def _cell(pair: PairResult, name: str, /) -> Cell:
         return Cell(text="-", full=shown(reason))
     fraction = result.overlap.fraction_of_ideal
     doubt = "?" if result.measurement.proved is False else ""
-    figure = "n/a" if fraction is None else f"{_fraction(fraction):.2f}"
+    figure = "n/a" if fraction is None else f"{settled(fraction):.2f}"
     return Cell(text=f"{figure}{doubt} ({ratio_text(result.overlap.speedup)})", value=fraction)
 
 
@@ -228,8 +207,8 @@ def _series(found: Found, values: Sequence[float], /) -> tuple[Series, ...]:
         for value, (variation, characterization) in along:
             average = characterization.average_fraction(name)
             if average is not None:
-                average = _fraction(average)
-                speedup = ratio_text(_median_speedup(characterization, name))
+                average = settled(average)
+                speedup = ratio_text(characterization.median_speedup(name))
                 points.append((value, average, f"{variation.name}: {average:.2f} of ideal, {speedup}"))
         if points:
             lines.setdefault(tuple(points), []).append(name)
