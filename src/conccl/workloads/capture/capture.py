@@ -12,9 +12,10 @@ from conccl.core.hardware import Device
 from conccl.workloads.capture import choices
 from conccl.workloads.capture.autocast import Autocast
 from conccl.workloads.capture.cuda import presented
+from conccl.workloads.capture.flex import higher_order
 from conccl.workloads.capture.frames import counting_frames
 from conccl.workloads.capture.interception import AUTOCAST_KEY, CHOICE_KEY, intercepting
-from conccl.workloads.capture.present import Present
+from conccl.workloads.capture.present import Present, presenting_backward
 from conccl.workloads.capture.program import Program
 from conccl.workloads.capture.record import Record
 from conccl.workloads.capture.values import Values
@@ -40,12 +41,15 @@ def capture_step(build: Callable[[], Callable[[], Any]], /, *, device: Device) -
 def capturing(*, device: Device) -> Iterator[Program]:
     """Whatever PyTorch code runs meanwhile is recorded; nothing of it remains afterwards."""
     program, autocast = Program(device=device), Autocast()
+    present = Present(program)
     with (
         torch.random.fork_rng(devices=[]),
         presented(program, device, autocast),
         intercepting(autocast.handlers(), key=AUTOCAST_KEY),
         intercepting(choices.HANDLERS, key=CHOICE_KEY),
-        Present(program),
+        present,
+        presenting_backward(present),
+        higher_order(),
         Record(program, Values()),
     ):
         torch.manual_seed(0)

@@ -161,6 +161,21 @@ def _positions(indices: Any) -> list[Any]:
     return found
 
 
+SPARSE = 9
+"""Place of the argument ``sparse`` of ``_embedding_bag_backward``."""
+
+
+def _embedding_bag_backward(border: Border, *args: Any) -> Any:
+    """A sparse gradient is put together from other ops (aten/src/ATen/native/EmbeddingBag.cpp)."""
+    if not args[SPARSE]:
+        return NotImplemented
+    grad, indices, offsets, bags, sizes, _, rows, by_frequency, mode, _, weights, *rest = args
+    with border.recording:
+        return aten._embedding_bag_sparse_backward.default(
+            grad, indices, offsets, bags, sizes, rows, by_frequency, mode, weights, *rest
+        )
+
+
 OPS: dict[Any, Callable[..., Any]] = {
     aten.index.Tensor: _index,
     aten.index_put_.default: _index_put(aten.index_put_.default),
@@ -168,6 +183,7 @@ OPS: dict[Any, Callable[..., Any]] = {
     aten._index_put_impl_.default: _index_put(aten._index_put_impl_.default),
     aten._local_scalar_dense.default: _number,
     aten.equal.default: _equal,
+    aten._embedding_bag_backward.default: _embedding_bag_backward,
     aten._to_copy.default: _to_copy,
     aten.copy_.default: _copy,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -135,7 +136,13 @@ def _replacements(
         program.launch("synchronize", wait=HostWait.DEVICE)
 
     def compiled(model: Any = None, **_: Any) -> Any:
-        program.warn("torch.compile was captured as eager code: fused kernels are not seen.")
+        program.warn(
+            "torch.compile was captured as eager code: kernels and times are those without it. On a GPU it"
+            " fuses elementwise kernels and spares the host work."
+        )
+        flex = sys.modules.get("torch.nn.attention.flex_attention")
+        if flex is not None:  # what it says to code that is not compiled
+            flex._WARNINGS_SHOWN.add("flex_attention_performance")
         return model if model is not None else (lambda function: function)
 
     cuda = torch.cuda
@@ -175,6 +182,8 @@ def _replacements(
         yield cuda, name, answer
     yield torch.backends.cudnn, "is_acceptable", lambda tensor: tensor.is_cuda
     yield torch.backends.cudnn, "is_available", lambda: True
+    yield torch.nn.parallel.comm, "scatter", lambda tensor, *_, **__: (tensor,)
+    yield torch.nn.parallel.comm, "gather", lambda tensors, *_, **__: tensors[0]
     yield torch, "compile", compiled
     yield torch, "set_default_device", lambda chosen: setattr(program, "default_device", chosen)
     yield torch, "get_default_device", lambda: torch.device(program.default_device or "cpu")

@@ -253,7 +253,51 @@ def _repeat_interleave(values: Values, repeats: torch.Tensor, output_size: int |
     return _like(repeats, size)
 
 
+def _coalesced(tensor: torch.Tensor) -> torch.Tensor:
+    """No two indices are taken to be equal."""
+    parts = tensor._indices(), tensor._values()
+    return torch.sparse_coo_tensor(*parts, tensor.shape, check_invariants=False)
+
+
+def _sparse(
+    sparse_dim: int, dense_dim: int, size: Any, indices: torch.Tensor, values: torch.Tensor, **_: Any
+) -> torch.Tensor:
+    """PyTorch's own on the meta device has no elements."""
+    del sparse_dim, dense_dim
+    return torch.sparse_coo_tensor(indices, values, size, check_invariants=False)
+
+
+def _same(func: Any) -> Callable[..., Any]:
+    """PyTorch forgets the elements of a sparse tensor that is copied on the meta device."""
+
+    def rule(tensor: torch.Tensor, *rest: Any, **options: Any) -> Any:
+        if tensor.layout is torch.sparse_coo:
+            return _coalesced(tensor)
+        return func(tensor, *rest, **options)
+
+    return rule
+
+
+def _sparse_mask(tensor: torch.Tensor, mask: torch.Tensor, *_: Any) -> torch.Tensor:
+    values = torch.empty_like(mask._values(), dtype=tensor.dtype)
+    indices = mask._indices()
+    return torch.sparse_coo_tensor(indices, values, mask.shape, check_invariants=False, is_coalesced=True)
+
+
+def _added(tensor: torch.Tensor, other: Any, *rest: Any, **options: Any) -> Any:
+    """To a dense tensor a sparse one may be added."""
+    if isinstance(other, torch.Tensor) and other.layout is torch.sparse_coo:
+        return tensor
+    return aten.add_.Tensor(tensor, other, *rest, **options)
+
+
 OUTPUTS: dict[Any, Callable[..., Any]] = {
+    aten._coalesce.default: _coalesced,
+    aten._sparse_coo_tensor_with_dims_and_tensors.default: _sparse,
+    aten.detach.default: _same(aten.detach.default),
+    aten.clone.default: _same(aten.clone.default),
+    aten.sparse_mask.default: _sparse_mask,
+    aten.add_.Tensor: _added,
     aten.convolution.default: _convolution,
     aten.convolution_backward.default: _convolution_backward,
     aten._cudnn_rnn.default: _cudnn_rnn,

@@ -6,11 +6,14 @@ the device that a program names into the one that its tensors really have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from unittest import mock
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils import checkpoint
 from torch.utils._device import _device_constructors
 
 from conccl.workloads.capture.program import Program
@@ -50,6 +53,29 @@ class Present(TorchFunctionMode):
             options.pop("device", None)
             return args[0].to(META, non_blocking=options.get("non_blocking", False))
         return func(*args, **options)
+
+
+@contextlib.contextmanager
+def presenting_backward(mode: Present, /) -> Iterator[None]:
+    """Autograd's engine runs with the mode on: PyTorch leaves modes out of what ``backward`` calls."""
+    autograd: Any = torch.autograd
+    original = autograd._engine_run_backward
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with mode:
+            return original(*args, **kwargs)
+
+    checks = checkpoint._allowed_determinism_checks_to_fns
+    with (
+        mock.patch.object(autograd, "_engine_run_backward", run),
+        mock.patch.dict(checks, {checkpoint._DEFAULT_DETERMINISM_MODE: _metadata}),
+    ):
+        yield
+
+
+def _metadata(tensor: torch.Tensor) -> dict[str, Any]:
+    """What checkpoint compares between the first run and the second, wherever tensors are."""
+    return {"shape": tensor.shape, "dtype": tensor.dtype}
 
 
 def is_cuda(device: Any, /) -> bool:
@@ -133,6 +159,18 @@ def _deep_copy(tensor: torch.Tensor, memo: dict[int, Any]) -> Any:
     return memo[id(tensor)]
 
 
+def _new(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """The old way to make a tensor of the same kind, which optimizers of sparse gradients take."""
+    if tensor.layout is torch.sparse_coo and len(args) == 3:
+        return torch.sparse_coo_tensor(*args, check_invariants=False)
+    if _is_meta(tensor):
+        if args and isinstance(args[0], list):
+            return torch.tensor(args[0], dtype=tensor.dtype).to(META)
+        return torch.empty(*(args or (0,)), dtype=tensor.dtype, device=META)
+    with torch._C.DisableTorchFunction():
+        return tensor.new(*args, **kwargs)
+
+
 _ANSWERS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.device.__get__: _shown_device,
     torch.Tensor.is_cuda.__get__: _is_meta,  # type: ignore[attr-defined]
@@ -140,6 +178,7 @@ _ANSWERS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.is_cpu.__get__: lambda tensor: not _is_meta(tensor),  # type: ignore[attr-defined]
     torch.Tensor.get_device: _get_device,
     torch.Tensor.type: _type,
+    torch.Tensor.new: _new,
     torch.Tensor.tolist: _to_list,
     torch.Tensor.__repr__: _text,
     torch.Tensor.__format__: _formatted,

@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from conccl.workloads.capture import crossing, host
+from conccl.workloads.capture.devices import require_one_device
 from conccl.workloads.capture.interception import without_interception
 from conccl.workloads.capture.kernels.call import AtenCall
 from conccl.workloads.capture.kernels.table import has_rule, launch
@@ -93,6 +94,8 @@ class Record(TorchDispatchMode):
         if way in _PARTS:
             with self:
                 return func._op_dk(_PARTS[way], *args, **options)
+        if way is _Way.KERNELS:
+            require_one_device(func, args, options)
         out = shaped(func, args, options, self._values)
         if way is _Way.VIEW:
             self._program.launch(func._schema.name.removeprefix("aten::"))
@@ -135,7 +138,8 @@ def _way_of(func: Any) -> _Way:
     if func.is_view or func in _VIEWS:
         return _Way.VIEW
     has = torch._C._dispatch_has_kernel_for_dispatch_key
-    if has_rule(func) or name.startswith("aten::_foreach") or has(name, "CPU"):
+    by_number = torch.Tag.pointwise in func.tags and "Scalar" in func._overloadname
+    if by_number or has_rule(func) or name.startswith("aten::_foreach") or has(name, "CPU"):
         return _Way.KERNELS
     if has(name, "CompositeImplicitAutograd"):
         return _Way.UNSEEN_PARTS
@@ -151,6 +155,11 @@ _VIEWS = frozenset(
         torch.ops.aten.lift.default,
         torch.ops.aten.lift_fresh.default,
         torch.ops.aten._unsafe_view.default,
+        torch.ops.aten.is_coalesced.default,
+        torch.ops.aten._coalesced_.default,
+        torch.ops.aten._nnz.default,
+        torch.ops.aten.sparse_dim.default,
+        torch.ops.aten.dense_dim.default,
     }
 )
 """Views that PyTorch does not call so, because nothing but autograd uses them."""

@@ -6,6 +6,7 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from conccl.core.errors import ConcclError, InputError, UnknownNameError
 from conccl.core.hardware import Device
 from conccl.workloads.capture.capture import capture_step
+from conccl.workloads.capture.devices import is_mismatch
 from conccl.workloads.captured import Captured
 
 
@@ -31,13 +33,40 @@ def capture_target(target: str, arguments: Sequence[str], /, *, device: Device) 
         raise InputError(f"{target}: there is no file {path!r}. Give file.py:function.")
     sys.path.insert(0, str(file.resolve().parent))
     try:
-        return capture_step(lambda: _built(file, name, arguments, target=target), device=device)
+        return _captured(lambda: _built(file, name, arguments, target=target), device=device)
     except ConcclError:
         raise
     except Exception as error:
         raise InputError(f"{target} raised an error:\n\n{_traceback(error)}") from error
     finally:
         sys.path.remove(str(file.resolve().parent))
+
+
+def _captured(build: Callable[[], Callable[[], Any]], /, *, device: Device) -> Captured:
+    """A step that names no device for its tensors is run with the GPU as the current one, if need be."""
+    try:
+        return capture_step(build, device=device)
+    except Exception as error:
+        if not is_mismatch(error):
+            raise
+
+    def build_on_gpu() -> Callable[[], Any]:
+        step = build()
+
+        def on_gpu() -> Any:
+            with torch.device("cuda"):
+                return step()
+
+        return on_gpu
+
+    captured = capture_step(build_on_gpu, device=device)
+    return replace(captured, warnings=(*captured.warnings, _ON_GPU))
+
+
+_ON_GPU = (
+    "The step puts tensors of the host beside tensors of the GPU, so it was run with the GPU as PyTorch's"
+    " current device, as the function that builds it is."
+)
 
 
 def _built(file: Path, name: str, arguments: Sequence[str], *, target: str) -> Callable[[], Any]:
@@ -73,5 +102,17 @@ def _traceback(error: Exception) -> str:
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith((ours, theirs, "<"))
     ]
-    lines = traceback.format_list(frames) + traceback.format_exception_only(error)
-    return "".join(lines).rstrip()
+    said = "".join(traceback.format_exception_only(error))
+    for ours_, theirs_ in _MEANT:
+        said = said.replace(ours_, theirs_)
+    return ("".join(traceback.format_list(frames)) + said).rstrip()
+
+
+_MEANT = (
+    ("device meta", "device cuda:0"),
+    ("device='meta'", "device='cuda:0'"),
+    ("(self) meta", "(self) cuda:0"),
+    ("torch.Meta", "torch.cuda."),
+    ("Meta", "CUDA"),
+)
+"""How tensors are shown here, and what the program takes them for."""

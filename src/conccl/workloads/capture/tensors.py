@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -109,6 +109,17 @@ def is_on_device(value: Any, /) -> bool:
     Where `Present` is active (outside of handlers and of `Record`) it would answer for the program instead.
     """
     return isinstance(value, torch.Tensor) and value.is_meta
+
+
+def dense_parts(tensors: Iterable[torch.Tensor], /) -> list[torch.Tensor]:
+    """Tensors as memory holds them: those of a sparse one are its indices and its values."""
+    found = []
+    for tensor in tensors:
+        if tensor.layout is torch.sparse_coo:
+            found += [tensor._indices(), tensor._values()]
+        else:
+            found.append(tensor)
+    return found
 
 
 def tensors_in(value: Any, /) -> list[torch.Tensor]:

@@ -69,7 +69,7 @@ class Values:
 
     def follow(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """An op was called: compute what it gives where all that it reads is known."""
-        outputs = [tensor for tensor in tensors_in(out) if is_on_device(tensor)]
+        outputs = [tensor for tensor in tensors_in(out) if _has_memory(tensor)]
         changed = written_by(func, args, kwargs)
         if all(map(_is_followed, outputs)) and all(map(_is_followed, changed)):
             found, mirrors = self._mirrored((args, kwargs))
@@ -87,7 +87,7 @@ class Values:
             return False
         if not in_place:
             for tensor, result in zip(tensors_in(out), tensors_in(results), strict=False):
-                if is_on_device(tensor) and tensor.shape == result.shape:
+                if _has_memory(tensor) and tensor.shape == result.shape:
                     self.set(tensor, result)
         return True
 
@@ -96,7 +96,7 @@ class Values:
         if isinstance(value, torch.Tensor):
             if not is_on_device(value):
                 return True, value
-            mirror = self.of(value)
+            mirror = self.of(value) if _has_memory(value) else None
             return mirror is not None, mirror
         if isinstance(value, (list, tuple)):
             items = [self._mirrored(item) for item in value]
@@ -168,8 +168,12 @@ def written_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> l
     found = []
     for index, name in places:
         value = args[index] if index < len(args) else kwargs.get(name)
-        found += [tensor for tensor in tensors_in(value) if is_on_device(tensor)]
+        found += [tensor for tensor in tensors_in(value) if _has_memory(tensor)]
     return found
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    return is_on_device(tensor) and tensor.layout is torch.strided
 
 
 def _is_followed(tensor: torch.Tensor) -> bool:

@@ -12,7 +12,7 @@ import torch
 from conccl.core.hardware import Device
 from conccl.core.kinds import Access
 from conccl.core.ops import Elementwise, Op
-from conccl.workloads.capture.tensors import access_of, is_on_device, tensors_in, touched_nbytes
+from conccl.workloads.capture.tensors import access_of, dense_parts, is_on_device, tensors_in, touched_nbytes
 from conccl.workloads.captured import Kernel
 
 Rule = Callable[["AtenCall"], Iterable[Kernel]]
@@ -38,12 +38,12 @@ class AtenCall:
     @cached_property
     def inputs(self) -> list[torch.Tensor]:
         """Device tensors among the arguments, in order."""
-        return [tensor for tensor in tensors_in((self.args, self.kwargs)) if is_on_device(tensor)]
+        return dense_parts(t for t in tensors_in((self.args, self.kwargs)) if is_on_device(t))
 
     @cached_property
     def outputs(self) -> list[torch.Tensor]:
         """Device tensors that were returned."""
-        return [tensor for tensor in tensors_in(self.out) if is_on_device(tensor)]
+        return dense_parts(t for t in tensors_in(self.out) if is_on_device(t))
 
     def has_argument(self, name: str, /) -> bool:
         """Whether the op's schema has an argument of this name."""

@@ -154,6 +154,17 @@ def _flat_indices(call: AtenCall, indices: list[torch.Tensor]) -> Iterator[Kerne
         yield call.elementwise(kind=kind, reads=indices[:1], writes=indices[:1])
 
 
+def _coalesce(call: AtenCall) -> Iterator[Kernel]:
+    """Indices made flat and sorted, equal ones found, their rows added."""
+    indices, values = call.inputs
+    if values.numel():
+        count = int(indices.shape[-1])
+        yield call.elementwise(kind="flatten", reads=[indices], writes=[indices])
+        sort = Order(kind=OrderKind.SORT, rows=1, cols=max(1, count), dtype=dtype_of(indices))
+        yield call.kernel(sort, launches=2 + sort_launches(count, key_bits=64))
+        yield call.elementwise(reads=[values, indices], writes=[values], access=Access.STRIDED)
+
+
 def _scatter(call: AtenCall) -> Iterator[Kernel]:
     """One access an index; what is not done in place is copied first."""
     target = call.inputs[0]
@@ -223,6 +234,7 @@ _ROW_SCATTERS = (
 )  # fmt: skip
 
 RULES: dict[str, Rule] = {
+    "_coalesce": _coalesce,
     "embedding": _embedding,
     "embedding_dense_backward": _embedding_backward,
     "_embedding_bag": _embedding_bag,

@@ -40,15 +40,31 @@ def _pointwise_then_mean(call: AtenCall) -> Iterator[Kernel]:
         yield reduced(call, op)
 
 
+def _margin(call: AtenCall) -> Iterator[Kernel]:
+    """A CTA a row, and the mean or sum of all rows where one is asked for."""
+    tensor = call.inputs[0]
+    if tensor.numel():
+        rows = int(tensor.shape[0]) if tensor.dim() > 1 else 1
+        dtype = dtype_of(tensor)
+        yield call.kernel(Reduction(outer=rows, reduced=max(1, tensor.numel() // rows), dtype=dtype))
+        if call.argument("reduction") and not call.name.endswith("_backward"):
+            yield call.kernel(Reduction(outer=1, reduced=rows, dtype=dtype))
+
+
 def _pointwise(call: AtenCall) -> Iterator[Kernel]:
     if call.outputs[0].numel():
         yield call.elementwise()
 
 
-_LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
+_LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "soft_margin_loss")
 
 _GRADIENTS = (
     "mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "binary_cross_entropy_backward",
+)  # fmt: skip
+
+_MARGINS = (
+    "multi_margin_loss", "multi_margin_loss_backward", "multilabel_margin_loss_forward",
+    "multilabel_margin_loss_backward",
 )  # fmt: skip
 
 RULES: dict[str, Rule] = {
@@ -58,4 +74,5 @@ RULES: dict[str, Rule] = {
     "nll_loss2d_backward": _nll_backward,
     **dict.fromkeys(_LOSSES, _pointwise_then_mean),
     **dict.fromkeys(_GRADIENTS, _pointwise),
+    **dict.fromkeys(_MARGINS, _margin),
 }

@@ -128,7 +128,7 @@ _BACKENDS = {
 }
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(("mm", "bmm", "_scaled_mm"), _mm),
+    **dict.fromkeys(("mm", "bmm", "_scaled_mm", "_int_mm"), _mm),
     **dict.fromkeys(_ADDMM, _addmm),
     **dict.fromkeys(("mv", "addmv", "addmv_"), _matrix_vector),
     **dict.fromkeys(("dot", "vdot"), _dot),

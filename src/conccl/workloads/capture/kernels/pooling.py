@@ -7,7 +7,7 @@ from math import prod
 
 import torch
 
-from conccl.core.kinds import Pass
+from conccl.core.kinds import Access, Pass
 from conccl.core.ops import Pooling
 from conccl.workloads.capture.kernels.call import AtenCall, Rule
 from conccl.workloads.capture.kernels.copies import filled
@@ -63,8 +63,40 @@ def _backward(spatial: int) -> Rule:
 
 
 def _resample(call: AtenCall) -> Iterator[Kernel]:
+    """One kernel; gradients that are added up go into cleared memory."""
     if call.outputs[0].numel():
+        if any(part in call.name for part in _ADDING) and call.name.endswith("_backward"):
+            yield filled(call.outputs[0])
         yield call.elementwise()
+
+
+_ADDING = ("linear", "bicubic", "grid_sampler", "reflection_pad", "replication_pad")
+
+
+def _unfold(call: AtenCall) -> Iterator[Kernel]:
+    """im2col goes over the images of a batch one by one (aten/src/ATen/native/cuda/Im2Col.cu)."""
+    if call.outputs[0].numel():
+        kernel = call.elementwise()
+        batch = int(call.inputs[0].shape[0]) if call.inputs[0].dim() == 4 else 1
+        yield call.kernel(kernel.op, launches=max(1, batch))
+
+
+def _unpooled(call: AtenCall) -> Iterator[Kernel]:
+    """Values put at their places in cleared memory."""
+    out = call.outputs[0]
+    if out.numel():
+        yield filled(out)
+        yield call.elementwise(reads=call.inputs, writes=call.inputs[:1], access=Access.STRIDED)
+
+
+_RESAMPLERS = (
+    *(f"{mode}{n}d" for mode in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3)),
+    "upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d",
+    "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "_upsample_lanczos2d_aa",
+    "grid_sampler_2d", "grid_sampler_3d",
+    *(f"{mode}_pad{n}d" for mode in ("reflection", "replication") for n in (1, 2, 3)),
+    "pixel_shuffle", "pixel_unshuffle", "col2im",
+)  # fmt: skip
 
 
 RULES: dict[str, Rule] = {
@@ -76,18 +108,9 @@ RULES: dict[str, Rule] = {
     **{f"_adaptive_avg_pool{n}d_backward": _backward(n) for n in (2, 3)},
     **{f"adaptive_max_pool{n}d": _forward(n) for n in (2, 3)},
     **{f"adaptive_max_pool{n}d_backward": _backward(n) for n in (2, 3)},
-    **dict.fromkeys(
-        [
-            f"{mode}{suffix}"
-            for mode in (
-                "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_bilinear2d",
-                "upsample_bicubic2d", "upsample_linear1d", "upsample_trilinear3d",
-                "_upsample_nearest_exact2d",
-                "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "grid_sampler_2d", "reflection_pad2d",
-                "replication_pad2d", "pixel_shuffle", "im2col", "col2im",
-            )
-            for suffix in ("", "_backward")
-        ],
-        _resample,
-    ),
-}  # fmt: skip
+    **dict.fromkeys([f"{mode}{way}" for mode in _RESAMPLERS for way in ("", "_backward")], _resample),
+    "im2col": _unfold,
+    **{f"fractional_max_pool{n}d": _forward(n) for n in (2, 3)},
+    **{f"fractional_max_pool{n}d_backward": _backward(n) for n in (2, 3)},
+    **dict.fromkeys(("max_unpool2d", "max_unpool3d"), _unpooled),
+}

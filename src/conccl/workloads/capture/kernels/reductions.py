@@ -8,9 +8,10 @@ from math import prod
 
 import torch
 
-from conccl.core.kinds import OrderKind
+from conccl.core.kinds import Access, OrderKind
 from conccl.core.ops import Order, Reduction
 from conccl.workloads.capture.kernels.call import AtenCall, Rule
+from conccl.workloads.capture.kernels.copies import filled
 from conccl.workloads.capture.kernels.libraries import sort_launches
 from conccl.workloads.capture.tensors import dtype_of
 from conccl.workloads.captured import Kernel
@@ -167,7 +168,38 @@ _SUMS = (
     "var_mean", "std_mean", "logsumexp", "nansum", "linalg_vector_norm", "count_nonzero", "aminmax",
 )  # fmt: skip
 
+
+def _distances(call: AtenCall) -> Iterator[Kernel]:
+    """A CTA a pair of rows (aten/src/ATen/native/cuda/DistanceKernel.cu)."""
+    rows = call.inputs[0 if call.name.endswith("forward") else 1]
+    if call.outputs[0].numel():
+        reduced_ = max(1, int(rows.shape[-1]))
+        pairs = max(1, call.outputs[0].numel() if call.name.endswith("forward") else call.inputs[0].numel())
+        yield call.kernel(Reduction(outer=pairs, reduced=2 * reduced_, dtype=dtype_of(rows)))
+
+
+def _counted(call: AtenCall) -> Iterator[Kernel]:
+    """The least and the largest value, a cleared result, and the counts."""
+    tensor = call.inputs[0]
+    if tensor.numel():
+        yield reduced(call, reduction_of(tensor, range(tensor.dim()), name="max"))
+        yield filled(call.outputs[0])
+        yield call.elementwise(reads=[tensor], writes=[tensor], access=Access.STRIDED)
+
+
+def _segments(call: AtenCall) -> Iterator[Kernel]:
+    tensor = call.inputs[0]
+    if tensor.numel():
+        yield call.elementwise(kind="scan", reads=call.inputs[1:2], writes=call.inputs[1:2])
+        yield call.elementwise(access=Access.STRIDED)
+
+
 RULES: dict[str, Rule] = {
+    **dict.fromkeys(("_cdist_forward", "_cdist_backward", "_pdist_forward", "_pdist_backward"), _distances),
+    **dict.fromkeys(("bincount", "histc"), _counted),
+    **dict.fromkeys(("segment_reduce", "_segment_reduce_backward"), _segments),
+    "trace": _reduce,
+    "renorm": _reduce,
     **dict.fromkeys(_SUMS, _reduce),
     **dict.fromkeys(("cumsum", "cumprod", "logcumsumexp", "_cummax_helper", "_cummin_helper"), _scan),
     **dict.fromkeys(("cumsum_", "cumprod_", "cummax", "cummin"), _scan),

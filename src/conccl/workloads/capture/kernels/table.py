@@ -19,7 +19,9 @@ from conccl.workloads.capture.kernels import (
     optimizers,
     pooling,
     reductions,
+    sampling,
     sequences,
+    spectral,
 )
 from conccl.workloads.capture.kernels.call import AtenCall, Rule
 from conccl.workloads.capture.program import HostWait, Program
@@ -36,7 +38,9 @@ _RULES: dict[str, Rule] = {
     **optimizers.RULES,
     **pooling.RULES,
     **reductions.RULES,
+    **sampling.RULES,
     **sequences.RULES,
+    **spectral.RULES,
 }
 """Name of the aten op without overload and without the ``_`` of in-place variants -> its kernels."""
 
@@ -47,7 +51,7 @@ _NOTHING = frozenset(
         "lift", "lift_fresh", "resize_", "set_", "record_stream", "is_pinned",
         "_has_compatible_shallow_copy_type",
         "_pin_memory", "sym_size", "sym_stride", "is_same_size", "_cudnn_init_dropout_state", "alias_copy",
-        "_nested_tensor_size", "_backward", "_version",
+        "_nested_tensor_size", "_backward", "_version", "_sparse_coo_tensor_with_dims_and_tensors",
     }
 )  # fmt: skip
 """Ops that only make or describe tensors."""
@@ -95,13 +99,29 @@ def _pointwise(call: AtenCall) -> Kernel:
 
 
 WAITING = frozenset(
-    {"nonzero", "_unique2", "unique2", "masked_select", "unique_consecutive", "unique_dim", "bincount"}
-)
-"""Ops whose output is as large as their data say: the host waits for the size."""
+    {
+        "nonzero", "_unique2", "unique2", "masked_select", "unique_consecutive", "unique_dim", "bincount",
+        "multinomial",
+    }
+)  # fmt: skip
+"""Ops whose output is as large as their data say, or that check them: the host waits."""
 
 _POINTWISE = frozenset(
-    {"gelu_backward", "silu_backward", "threshold_backward", "lerp", "where", "masked_fill"}
-)
+    {
+        "gelu_backward", "silu_backward", "threshold_backward", "lerp", "where", "masked_fill",
+        "elu_backward", "hardtanh_backward", "leaky_relu_backward", "log_sigmoid_forward",
+        "log_sigmoid_backward", "rrelu_with_noise", "rrelu_with_noise_backward", "hardswish",
+        "hardswish_backward", "hardsigmoid_backward", "softplus_backward", "softshrink_backward",
+        "hardshrink_backward", "glu", "glu_backward", "_prelu_kernel", "_prelu_kernel_backward",
+        "mish_backward", "logit_backward", "complex", "polar", "linalg_cross", "roll", "flip",
+        "_amp_update_scale", "searchsorted", "bucketize", "unfold_backward", "pixel_unshuffle",
+        "channel_shuffle", "soft_margin_loss_backward", "_standard_gamma", "_standard_gamma_grad",
+        "_sample_dirichlet", "_dirichlet_grad", "binomial", "_fused_dropout", "native_channel_shuffle",
+        "_masked_scale", "heaviside", "_nested_tensor_from_mask_left_aligned", "embedding_renorm",
+        "_conj_physical", "isin", "sparse_mask", "_weight_norm_interface", "_weight_norm_interface_backward",
+    }
+)  # fmt: skip
+"""Ops of one kernel that goes over each element, though PyTorch has no such tag on them."""
 
 
 def _bound(call: AtenCall) -> Kernel:
