@@ -10,6 +10,7 @@ import typer
 
 import conccl
 from conccl.cli.analyze import analyze
+from conccl.cli.bench import bench
 from conccl.cli.characterize import characterize
 from conccl.cli.devices import devices
 from conccl.cli.output import say, survive_encodings
@@ -20,6 +21,7 @@ from conccl.core.errors import ConcclError
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "analyze": analyze,
+    "bench": bench,
     "characterize": characterize,
     "devices": devices,
     "predict": predict,
