@@ -1,4 +1,4 @@
-"""The table of commands, and the one place that prints errors."""
+"""The entry point: the table of commands, and the one place that prints errors."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from conccl.cli.output import say, survive_encodings
 from conccl.cli.predict import predict
 from conccl.cli.sample import app as sample
 from conccl.cli.simulate import simulate
+from conccl.cli.tune import app as tune
 from conccl.core.errors import ConcclError
 
 COMMANDS: dict[str, Callable[..., Any]] = {
@@ -56,6 +57,7 @@ def conccl_(
 for word, function in COMMANDS.items():
     app.command(word)(function)
 app.add_typer(sample, name="sample")
+app.add_typer(tune, name="tune")
 
 
 def run() -> None:

@@ -161,6 +161,31 @@ def gemm_kernels(op: Gemm, device: Device, /) -> tuple[KernelCost, ...]:
     return _kernels(op, _shapes([op]), device, family=family)
 
 
+def promising_tiles(op: Gemm, device: Device, /, *, most: int) -> tuple[tuple[int, int], ...]:
+    """Rows and columns of the tiles with the least estimated times, K not split; nothing for a vector.
+
+    With fewer SMs, or beside others, it need not be the first one that is best.
+    """
+    family = family_of(op, device)
+    if family == "gemv":
+        return ()
+    tiles = _candidates(family, device, splits=False)
+    _, _, found = _best(_shapes([op]), tiles, device, family=family, peak=peak_flops(op.dtype, device))
+    order = np.argsort(found.total_ns[0], kind="stable")[:most]
+    return tuple((int(tiles.m[index]), int(tiles.n[index])) for index in order)
+
+
+def gemm_kernel_of(op: Gemm, device: Device, /, *, tile: tuple[int, int]) -> KernelCost:
+    """The GEMM's kernel with a tile of so many rows and columns, K not split."""
+    family = family_of(op, device)
+    tiles = _candidates(family, device, splits=False)
+    found = tiles.where((tiles.m == tile[0]) & (tiles.n == tile[1]))
+    if not len(found):
+        raise InputError(f"no kernel of {device.name}'s library has tiles of {tile[0]} x {tile[1]}.")
+    _, _, estimated = _best(_shapes([op]), found, device, family=family, peak=peak_flops(op.dtype, device))
+    return _main_kernel(op, device, found, 0, estimated, family=family)
+
+
 def _gemv(op: Gemm, device: Device) -> KernelCost:
     """A matrix times a vector: the matrix streams through, a few rows a CTA."""
     stream = Stream(
