@@ -24,12 +24,6 @@ def test_the_interval_before_is_followed_too() -> None:
     assert shape(events_for([3], BOUNDS)) == [(20, "FOLLOW"), (30, "MARK"), (40, "UNFOLLOW")]
 
 
-def test_or_a_part_of_it() -> None:
-    events = events_for([3], BOUNDS, warm_from=lambda interval: Marker(site=SITE, count=10 * interval + 6))
-    assert shape(events) == [(26, "FOLLOW"), (30, "MARK"), (40, "UNFOLLOW")]
-    assert [is_boundary(events, i) for i in range(3)] == [False, True, True]
-
-
 def test_neighbours_are_followed_in_one_go() -> None:
     assert shape(events_for([3, 4], BOUNDS)) == [
         (20, "FOLLOW"), (30, "MARK"), (40, "MARK"), (50, "UNFOLLOW"),
@@ -47,12 +41,11 @@ def test_the_first_interval_begins_with_the_program_and_the_last_ends_with_it() 
     assert shape(events_for([7], BOUNDS)) == [(60, "FOLLOW"), (70, "MARK")]
 
 
-@given(st.sets(st.integers(0, INTERVALS - 1), min_size=1), st.booleans())
-def test_every_chosen_interval_lies_between_follow_and_unfollow(chosen: set[int], partly: bool) -> None:
-    warm = (lambda interval: Marker(site=SITE, count=10 * interval + 6)) if partly else None
+@given(st.sets(st.integers(0, INTERVALS - 1), min_size=1))
+def test_every_chosen_interval_lies_between_follow_and_unfollow(chosen: set[int]) -> None:
     following, covered = False, set()
     at: dict[int, bool] = {}
-    events = events_for(sorted(chosen), BOUNDS, warm_from=warm)
+    events = events_for(sorted(chosen), BOUNDS)
     for number, event in enumerate(events):
         assert (event.action is Action.FOLLOW) != following  # never twice, and nothing else while it is off
         following = event.action is not Action.UNFOLLOW

@@ -69,10 +69,9 @@ class Module(ctypes.Structure):
     """struct agent_module."""
 
     _fields_ = [
-        ("bias", ctypes.c_uint64),
         ("thunks_low", ctypes.c_uint64),
         ("thunks_high", ctypes.c_uint64),
-        ("path", ctypes.c_char * 488),
+        ("path", ctypes.c_char * 496),
     ]
 
 

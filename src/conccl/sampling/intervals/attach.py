@@ -19,7 +19,6 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from conccl.core.errors import ExecutionError, MissingExtraError
 from conccl.sampling.intervals.agent import (
@@ -36,14 +35,15 @@ from conccl.sampling.intervals.agent import (
     shared_memory,
 )
 from conccl.sampling.intervals.build import SOURCES, built
-from conccl.sampling.intervals.elf import read_bytes
-from conccl.sampling.intervals.markers import Site, SiteKind
+from conccl.sampling.intervals.markers import Site
 from conccl.sampling.intervals.program import Ended, Program
 from conccl.sampling.intervals.windows import COUNTERS, Detail, Event, is_boundary, sites_of
 
 SITES_PER_MODULE = 512  # counters of a module begin on a page
 TABLE_WORDS = 1 << 24  # TRACE_TABLE
 NO_EVENT = (1 << 32) - 1  # in the last row
+ATTEMPTS = 5
+"""To attach, on a machine so busy that frida waits in vain for the program to stop."""
 HALF_WORDS = 1 << 29
 """Room for the trace of one interval; only what is written takes memory."""
 
@@ -53,28 +53,23 @@ class Followed:
     """What was learned from the intervals that were followed."""
 
     detail: Detail
-    executions: NDArray[np.int64]
-    """[sites] how often each site executed there."""
-    instructions: NDArray[np.int64]
-    """[sites] instructions between each site's executions and whatever site came next."""
     words: int
     """Of the trace; none of it is kept."""
     ended: Ended
 
 
-def follow(program: Program, events: Sequence[Event], sites: Sequence[Site], /, *, end: int) -> Followed:
+def follow(program: Program, events: Sequence[Event], /, *, end: int) -> Followed:
     """Run the program natively once more and follow it between the events.
 
-    `sites` are those whose executions are counted in the trace (to learn what lies behind each); `end` is the
-    boundary at the end of the program.
+    `end` is the boundary at the end of the program.
     """
     frida = _import_frida()
-    shared = _armed(events, sites)
+    shared = _armed(events)
     trace = _Trace()
     shared.header.half_words = HALF_WORDS
     shared.header.trace_path = os.fsencode(trace.path)
     try:
-        with agent_run(program, shared) as child, _Follower(frida, shared, trace, sites) as follower:
+        with agent_run(program, shared) as child, _Follower(frida, shared, trace) as follower:
             ended = child.wait(lambda: follower.go_on(child.process.pid), every_s=0.002)
             require_ready(shared, program)
             follower.finish()
@@ -97,10 +92,10 @@ def _import_frida() -> Any:
     return frida
 
 
-def _armed(events: Sequence[Event], counted: Sequence[Site]) -> SharedFile:
-    """The shared file with the table of sites and triggers, and the modules whose addresses are wanted."""
+def _armed(events: Sequence[Event]) -> SharedFile:
+    """The shared file with the table of sites and triggers."""
     needed = sites_of(events)
-    paths = list(dict.fromkeys(site.path for site in (*needed, *counted)))
+    paths = list(dict.fromkeys(site.path for site in needed))
     if len(events) > TRIGGERS or len(paths) > MODULES:
         raise ExecutionError(
             f"{len(events)} markers in {len(paths)} files are too many; take fewer clusters."
@@ -150,13 +145,13 @@ class _Follower:
     Made -> attached (the agent is ready) -> reading, segment by segment -> finished.
     """
 
-    def __init__(self, frida: Any, shared: SharedFile, trace: _Trace, sites: Sequence[Site]) -> None:
-        self._frida, self._shared, self._trace, self._sites = frida, shared, trace, sites
+    def __init__(self, frida: Any, shared: SharedFile, trace: _Trace) -> None:
+        self._frida, self._shared, self._trace = frida, shared, trace
         self._session: Any = None
         self._library = _replay_library()
         self._replay: int | None = None
         self._position = 0
-        self._order = np.empty(0, np.int64)
+        self._attempts = 0
         self.words = 0
         self.complaint = ""
 
@@ -191,7 +186,7 @@ class _Follower:
             self._library.replay_end(self._replay)
 
     def result(self, events: Sequence[Event], ended: Ended, *, end: int) -> Followed:
-        """Counters at each boundary, and what lies behind each site."""
+        """Counters at each boundary that was reached."""
         if self._replay is None:
             raise ExecutionError("no marker was reached: the program does not do the same in each run.")
         rows = ctypes.POINTER(ctypes.c_uint64)()
@@ -203,17 +198,7 @@ class _Follower:
         at = {events[int(row[0])].bound: row[1:] for row in table if is_boundary(events, int(row[0]))}
         if count and table[-1, 0] == NO_EVENT:
             at[end] = table[-1, 1:]
-        pairs = np.zeros((len(self._sites), 2), np.uint64)
-        self._library.replay_sites(self._replay, pairs.ctypes.data)
-        learned = np.zeros_like(pairs, np.int64)
-        learned[self._order] = pairs.astype(np.int64)
-        return Followed(
-            detail=Detail(at=at),
-            executions=learned[:, 0],
-            instructions=learned[:, 1],
-            words=self.words,
-            ended=ended,
-        )
+        return Followed(detail=Detail(at=at), words=self.words, ended=ended)
 
     def _attach(self, pid: int) -> None:
         frida = self._frida
@@ -227,6 +212,10 @@ class _Follower:
         except (frida.InvalidOperationError, frida.TransportError):
             return
         except Exception as error:  # frida raises many kinds
+            self._session = None
+            self._attempts += 1
+            if isinstance(error, frida.TimedOutError) and self._attempts < ATTEMPTS:
+                return  # the machine is busy; the next poll tries again
             raise ExecutionError(
                 f"frida could not attach to the program: {error}. It needs the right to trace processes "
                 "(sysctl kernel.yama.ptrace_scope=0; containers: --cap-add SYS_PTRACE). Or use "
@@ -238,17 +227,7 @@ class _Follower:
             self.complaint = str(message.get("description"))
 
     def _begin_replay(self) -> int:
-        """The model, with run-time addresses of the sites: known as soon as the agent is ready."""
-        modules = self._shared.modules
-        bias = {os.fsdecode(modules[i].path): modules[i].bias for i in range(self._shared.header.modules)}
-        rows = np.zeros((len(self._sites), 2), np.uint64)
-        for number, site in enumerate(self._sites):
-            base = bias.get(site.path)
-            if base is not None:
-                rows[number] = (base + site.pc, base + _target(site) if site.kind is SiteKind.BRANCH else 0)
-        self._order = np.argsort(rows[:, 0], kind="stable")
-        rows = np.ascontiguousarray(rows[self._order])
-        replay = self._library.replay_new(self._trace.address, rows.ctypes.data, len(rows))
+        replay = self._library.replay_new(self._trace.address)
         if not replay:
             raise ExecutionError("no memory for the cycle model.")
         return int(replay)
@@ -286,21 +265,15 @@ class _Follower:
         return bool(complete)
 
 
-def _target(site: Site) -> int:
-    displacement = int.from_bytes(read_bytes(site.path, site.pc + 2, 4), "little", signed=True)
-    return site.pc + 6 + displacement
-
-
 def _replay_library() -> ctypes.CDLL:
     library = ctypes.CDLL(str(built("replay")))
     library.replay_new.restype = ctypes.c_void_p
-    library.replay_new.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64]
+    library.replay_new.argtypes = [ctypes.c_void_p]
     library.replay_free.argtypes = [ctypes.c_void_p]
     library.replay_read.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64]
     library.replay_end.argtypes = [ctypes.c_void_p]
     library.replay_rows.restype = ctypes.c_uint64
     library.replay_rows.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-    library.replay_sites.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     return library
 
 

@@ -12,24 +12,29 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from conccl.sampling.intervals.attach import Followed, follow, require_frida
+from conccl.sampling.intervals.attach import follow, require_frida
 from conccl.sampling.intervals.build import built
 from conccl.sampling.intervals.counters import Backend, choose_backend
 from conccl.sampling.intervals.cut import Intervals, cut
-from conccl.sampling.intervals.markers import Marker, Site
+from conccl.sampling.intervals.markers import Site
 from conccl.sampling.intervals.methods import Translator
 from conccl.sampling.intervals.native import run_natively
 from conccl.sampling.intervals.parts import Parts, Timer, note_forks, require_intervals
 from conccl.sampling.intervals.program import Program
-from conccl.sampling.intervals.simpoint import cluster, load_scikit_learn, project
+from conccl.sampling.intervals.simpoint import Clustering, cluster, load_scikit_learn, project
 from conccl.sampling.intervals.store import Store
+from conccl.sampling.intervals.strata import split_heavy, without
 from conccl.sampling.intervals.translate.qemu import Translated, find_qemu, run_with_events
 from conccl.sampling.intervals.windows import Action, Detail, Event, events_for, sites_of
 
+BIC_SHARE = 0.85
+"""Of the range of scores; less than SimPoint's 0.9, since heavy groups are split afterwards."""
+MOST_SHARE = 0.2
+"""Of the run for one point to stand for."""
+MOST_LOST = 0.1
+"""Share of the run whose points may be missed in the second run."""
 EXTRA_SHARE = 0.5
 """Weight of hardware counters beside executions: their variance in relation to that of the vectors."""
-WARM_SHARE = 0.4
-"""Of the interval before a chosen one: followed to fill caches and predictors."""
 PACE_WEIGHT = 0.4
 """Of the logarithm of time over executions, beside vectors that sum to 1."""
 SHIFTED = 0.001
@@ -59,24 +64,20 @@ def sample_slices(
     with timer.stage("cluster"):
         intervals = cut(slices)
         require_intervals(intervals.count, program, instructions=None, interval=interval)
-        clustering = cluster(_points(intervals), most=max_clusters)
-    work, detail = intervals.lengths.astype(float), None
-    warnings = list(note_forks(slices.forks, program))
+        work, points = intervals.lengths.astype(float), _points(intervals)
+        clustering = cluster(points, most=max_clusters, share=BIC_SHARE)
+        clustering = split_heavy(clustering, points, work, share=MOST_SHARE, most=max_clusters)
+    detail, warnings = None, list(note_forks(slices.forks, program))
     if detailed:
         with timer.stage("detail"):
-            events = events_for(
-                clustering.representatives.tolist(),
-                intervals.bounds,
-                warm_from=lambda interval: _inside(intervals, slices.sites, interval),
-            )
+            events = events_for(clustering.representatives.tolist(), intervals.bounds)
             if translator is Translator.QEMU:
                 work, detail, shifted = _translate(program, events, intervals, slices.sites)
                 warnings += shifted
             else:
-                followed = follow(program, events, slices.sites, end=intervals.count)
-                detail = followed.detail
-                if backend is Backend.CLOCK:  # else the lengths are instructions
-                    work = _learned_work(intervals, followed)
+                detail = follow(program, events, end=intervals.count).detail
+            clustering, lost = _reached(clustering, detail, points, work)
+            warnings += lost
     return Parts(
         clustering=clustering,
         bounds=intervals.bounds,
@@ -116,13 +117,22 @@ def _points(intervals: Intervals) -> NDArray[np.float64]:
     return np.hstack(columns)
 
 
-def _inside(intervals: Intervals, sites: Sequence[Site], interval: int) -> Marker | None:
-    """A marker in an interval, `WARM_SHARE` of it before its end, by the site that bounds it there."""
-    end = intervals.bounds[interval + 1]
-    assert end is not None
-    executions = int(intervals.increases[interval, sites.index(end.site)])
-    ahead = min(round(WARM_SHARE * executions), end.count - 1)
-    return Marker(site=end.site, count=end.count - ahead) if ahead > 0 else intervals.bounds[interval]
+def _reached(
+    clustering: Clustering, detail: Detail, points: NDArray[np.float64], work: NDArray[np.float64]
+) -> tuple[Clustering, list[str]]:
+    """The points that the second run came by; where few were missed, others take over for them."""
+    missed = np.array([i for i in clustering.representatives if not detail.has(int(i))], np.int64)
+    if not missed.size:
+        return clustering, []
+    lost = np.isin(clustering.representatives[clustering.labels], missed)
+    share = float(work[lost].sum() / work.sum())
+    if share > MOST_LOST:
+        detail.interval(int(missed[0]))  # raises
+    warning = (
+        f"{len(missed)} of {clustering.count} points, which stood for {share:.1%} of the run, were not met "
+        "again: the program does not do the same in each run. Their neighbours stand for them."
+    )
+    return without(clustering, missed, points), [warning]
 
 
 def _translate(
@@ -172,12 +182,3 @@ def _shifts(run: Translated, events: Sequence[Event], native: Mapping[Site, int]
         f"{max(differing):.1%} more or less often under the translator than natively; intervals may lie "
         "that far from where they should. Fix what differs between runs (seeds, time, addresses)."
     ]
-
-
-def _learned_work(intervals: Intervals, followed: Followed) -> NDArray[np.float64]:
-    """Instructions of each interval, from what lay behind each site where the program was followed."""
-    seen = followed.executions > 0
-    typical = followed.instructions.sum() / max(followed.executions.sum(), 1)
-    cost = np.where(seen, followed.instructions / np.maximum(followed.executions, 1), typical)
-    work: NDArray[np.float64] = np.maximum(np.asarray(intervals.increases @ cost), 1.0)
-    return work

@@ -38,17 +38,6 @@ class Truth:
     ended: Ended
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
-    """What a sample projects, and what it should have."""
-
-    errors: dict[str, float | None]
-    """Counter -> projected over true, minus 1; None where the run has none of it."""
-    coverage: float
-    """Share of the run's instructions that lie in basic blocks which a chosen interval executes."""
-    points: int
-
-
 def measure_truth(program: Program, bounds: Sequence[Marker | None], /, *, interval: int) -> Truth:
     """Run the program under QEMU with the model over all of it. Every marker must be reached, in order."""
     inner = [
@@ -81,31 +70,33 @@ def _marked_vectors(run: Translated) -> sparse.csr_array:
     return sparse.csr_array(run.vectors.sum(axis=0)[None, :])
 
 
-def evaluate(sample: Sample, truth: Truth, /) -> Evaluation:
-    """Errors of a sample's projection, and what of the run its points cover.
+def errors(sample: Sample, truth: Truth, /) -> dict[str, float | None]:
+    """Counter -> projected over true, minus 1; None where the run has none of it.
 
-    The truth must have been measured with the bounds of a DARTS sample, or with the interval of a SimPoint
-    one.
+    `cpi` is cycles per instruction. A sample without detail is taken for what somebody would project who
+    simulates its points and knows how many instructions the run has.
     """
-    projected = sample.projected
-    chosen = [point.interval for point in sample.points]
-    by_markers = sample.method is Method.DARTS
-    counters, vectors = (
-        (truth.marked, truth.marked_vectors) if by_markers else (truth.fixed, truth.fixed_vectors)
-    )
-    if projected is None:  # points alone: what somebody who simulates them would see
-        weights = np.array([point.weight for point in sample.points])
-        rates = counters[chosen] / counters[chosen, _INSTRUCTIONS][:, None]
-        estimate = weights @ rates * truth.totals[_INSTRUCTIONS]
-        projected = dict(zip(COUNTERS, estimate.tolist(), strict=True))
-    return Evaluation(
-        errors={
-            name: projected[name] / total - 1 if total else None
-            for name, total in zip(COUNTERS, truth.totals.tolist(), strict=True)
-        },
-        coverage=coverage(vectors, chosen),
-        points=len(chosen),
-    )
+    projected = sample.projected or _simulated(sample, truth)
+    totals = dict(zip(COUNTERS, truth.totals.tolist(), strict=True))
+    found = {name: projected[name] / total - 1 if total else None for name, total in totals.items()}
+    cpi = projected["cycles"] / projected["instructions"]
+    return found | {"cpi": cpi * totals["instructions"] / totals["cycles"] - 1}
+
+
+def _simulated(sample: Sample, truth: Truth) -> dict[str, float]:
+    counters = truth.fixed[[point.interval for point in sample.points]]
+    weights = np.array([point.weight for point in sample.points])
+    rates = counters / counters[:, _INSTRUCTIONS][:, None]
+    return dict(zip(COUNTERS, (weights @ rates * truth.totals[_INSTRUCTIONS]).tolist(), strict=True))
+
+
+def coverage_of(sample: Sample, truth: Truth, /) -> float:
+    """`coverage` of a sample's points.
+
+    The truth must have been measured with the bounds of a DARTS sample, or the interval of a SimPoint one.
+    """
+    vectors = truth.marked_vectors if sample.method is Method.DARTS else truth.fixed_vectors
+    return coverage(vectors, [point.interval for point in sample.points])
 
 
 def coverage(vectors: sparse.csr_array, chosen: Sequence[int], /) -> float:

@@ -87,14 +87,16 @@ def bic(points: NDArray[np.float64], labels: NDArray[np.int64], centres: NDArray
     return float(likelihood - parameters / 2 * math.log(count))
 
 
-def cluster(points: NDArray[np.float64], /, *, most: int, seed: int = 0) -> Clustering:
-    """The fewest groups whose score reaches `BIC_SHARE` of the range, sought by bisection like SimPoint."""
+def cluster(
+    points: NDArray[np.float64], /, *, most: int, share: float = BIC_SHARE, seed: int = 0
+) -> Clustering:
+    """The fewest groups whose score reaches this share of the range, sought by bisection like SimPoint."""
     limit = min(most, len(np.unique(points.round(12), axis=0)))
     tried = {k: _fit(points, k, seed) for k in {1, limit}}
 
     def reaches(k: int) -> bool:
         scores = [fit[0] for fit in tried.values()]
-        return tried[k][0] >= min(scores) + BIC_SHARE * (max(scores) - min(scores))
+        return tried[k][0] >= min(scores) + share * (max(scores) - min(scores))
 
     low, high = 1, limit  # low does not reach it, high does
     if reaches(1):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,9 +58,13 @@ class Detail:
     at: dict[int, NDArray[np.int64]]
     """Boundary -> counters (as `COUNTERS`) from the first followed instruction up to there."""
 
+    def has(self, number: int, /) -> bool:
+        """Whether an interval was followed from its beginning to its end."""
+        return number in self.at and number + 1 in self.at
+
     def interval(self, number: int, /) -> NDArray[np.int64]:
         """Counters of an interval that was followed from its beginning to its end."""
-        if number not in self.at or number + 1 not in self.at:
+        if not self.has(number):
             raise ExecutionError(
                 f"interval {number} was not reached: the program does not do the same in each run. "
                 "Fix its random seeds, its time and its input, and sample it again."
@@ -72,22 +76,18 @@ def events_for(
     chosen: Sequence[int],
     bounds: Sequence[Marker | None],
     /,
-    *,
-    warm_from: Callable[[int], Marker | None] | None = None,
 ) -> list[Event]:
-    """Follow each chosen interval and, to fill caches and predictors, some of the one before it.
+    """Follow each chosen interval and, to fill caches and predictors, the one before it.
 
-    `bounds` holds one marker more than there are intervals, None at both ends of the run. `warm_from` gives
-    the marker in interval b from which on the boundary b + 1 is prepared; without it, the whole interval is
-    followed. Intervals that touch are followed in one go. The end of the program needs no event.
+    `bounds` holds one marker more than there are intervals, None at both ends of the run. Intervals that
+    touch are followed in one go. The end of the program needs no event.
     """
     wanted = set(chosen)
     events = []
     for bound in sorted({*wanted, *(number + 1 for number in wanted)}):
         into, out_of = bound in wanted, bound - 1 in wanted
         if into and not out_of and bound > 0:
-            first = bounds[bound - 1] if warm_from is None else warm_from(bound - 1)
-            events.append(Event(marker=first, action=Action.FOLLOW, bound=bound, before=True))
+            events.append(Event(marker=bounds[bound - 1], action=Action.FOLLOW, bound=bound, before=True))
         if bound == len(bounds) - 1:
             continue
         begins = Action.FOLLOW if bound == 0 else Action.MARK

@@ -63,7 +63,6 @@ static void count_all(void) {
         struct places places = {0};
         const struct object *object = &objects[m];
         snprintf(modules[m].path, sizeof modules[m].path, "%s", object->path);
-        modules[m].bias = object->bias;
         shared->modules = m + 1;
         scan_object(object, stride, &places);
         if (next + places.count > shared->capacity) {

@@ -59,9 +59,8 @@ struct agent_header {
 };
 
 struct agent_module {
-    uint64_t bias; /* out: run-time address minus address in the file */
     uint64_t thunks_low, thunks_high; /* out: code that stands in for its jumps */
-    char path[488];
+    char path[496];
 };
 
 struct agent_site {

@@ -71,7 +71,6 @@ void arm_all(void) {
             fail("%s is not loaded in this run", modules[m].path);
             return;
         }
-        modules[m].bias = objects[o].bias;
         if (!trigger_object(&objects[o], m))
             return;
     }

@@ -17,7 +17,7 @@ function hide(low, high) {
 hide(word('own_low'), word('own_high'));
 for (let i = 0; i < modules; i += 1) {
   const module = header.add(LAYOUT.module_paths + i * LAYOUT.module_size);
-  hide(module.add(8).readU64(), module.add(16).readU64());
+  hide(module.readU64(), module.add(8).readU64());
 }
 
 const follower = new CModule(SOURCE, {

@@ -1,4 +1,4 @@
-/* Runs the cycle model over the trace of a followed program, and learns what lies behind each counted site.
+/* Runs the cycle model over the trace of a followed program.
  *
  * Built as a shared library for the process that reads the trace (sampling/attach.py).
  */
@@ -10,27 +10,18 @@
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
-#define NO_SITE UINT64_MAX
 #define ROW (1 + MODEL_COUNTERS)
-
-struct site {
-    uint64_t pc, target; /* at run time; the target of a conditional branch, else 0 */
-    uint64_t count, instructions; /* executions, and instructions executed until the next site */
-};
 
 struct block {
     struct model_block model;
     const uint64_t *operands;
     uint32_t operand_count;
-    uint64_t site; /* at its last instruction */
 };
 
 struct replay {
     struct model *model;
     const uint64_t *table;
     struct block **blocks; /* by place in the table */
-    struct site *sites;    /* sorted by pc */
-    uint64_t site_count, site; /* the site that executed last */
     const struct block *block;
     uint32_t operand;      /* the next of the block */
     uint64_t stack;        /* pointer when the block began */
@@ -45,41 +36,22 @@ EXPORT void replay_free(struct replay *replay) {
         free(replay->blocks[i]);
     model_free(replay->model);
     free(replay->blocks);
-    free(replay->sites);
     free(replay->rows);
     free(replay);
 }
 
-/* `sites` holds pairs of pc and target, sorted by pc. */
-EXPORT struct replay *replay_new(const uint64_t *table, const uint64_t *sites, uint64_t site_count) {
+EXPORT struct replay *replay_new(const uint64_t *table) {
     struct replay *replay = calloc(1, sizeof *replay);
     if (replay == NULL)
         return NULL;
     replay->model = model_new();
     replay->table = table;
     replay->blocks = calloc(TRACE_TABLE, sizeof *replay->blocks);
-    replay->sites = calloc(site_count + 1, sizeof *replay->sites);
-    replay->site_count = site_count;
-    replay->site = NO_SITE;
-    if (replay->model == NULL || replay->blocks == NULL || replay->sites == NULL) {
+    if (replay->model == NULL || replay->blocks == NULL) {
         replay_free(replay);
         return NULL;
     }
-    for (uint64_t i = 0; i < site_count; i++)
-        replay->sites[i] = (struct site){.pc = sites[2 * i], .target = sites[2 * i + 1]};
     return replay;
-}
-
-static uint64_t find_site(const struct replay *replay, uint64_t pc) {
-    uint64_t low = 0, high = replay->site_count;
-    while (low < high) {
-        uint64_t middle = (low + high) / 2;
-        if (replay->sites[middle].pc < pc)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < replay->site_count && replay->sites[low].pc == pc ? low : NO_SITE;
 }
 
 /* The block that a word names, read from its description when it is first met. */
@@ -101,25 +73,10 @@ static const struct block *block_at(struct replay *replay, uint64_t place) {
         model_block_add(&block->model, words[0] + at, insn);
         at += lengths[i];
     }
-    block->site = find_site(replay, block->model.last_pc);
     return replay->blocks[place] = block;
 }
 
-static void pass_site(struct replay *replay, const struct block *before, uint64_t pc) {
-    struct site *site;
-    if (before == NULL || before->site == NO_SITE)
-        return;
-    site = &replay->sites[before->site];
-    if (site->target != 0 && site->target != pc)
-        return; /* not taken */
-    site->count++;
-    replay->site = before->site;
-}
-
 static void execute(struct replay *replay, const struct block *block) {
-    pass_site(replay, replay->block, block->model.pc);
-    if (replay->site != NO_SITE)
-        replay->sites[replay->site].instructions += block->model.instructions;
     model_execute(replay->model, &block->model);
     replay->block = block;
     replay->operand = 0;
@@ -180,7 +137,6 @@ static int mark(struct replay *replay, uint64_t trigger) {
 static void interrupt(struct replay *replay) {
     model_interrupt(replay->model);
     replay->block = NULL;
-    replay->site = NO_SITE;
 }
 
 /* Read on; 0 where there is no memory. */
@@ -212,12 +168,4 @@ EXPORT int replay_end(struct replay *replay) {
 EXPORT uint64_t replay_rows(const struct replay *replay, const uint64_t **rows) {
     *rows = replay->rows;
     return replay->row_count;
-}
-
-/* Fill in executions and instructions of each site, as pairs. */
-EXPORT void replay_sites(const struct replay *replay, uint64_t *pairs) {
-    for (uint64_t i = 0; i < replay->site_count; i++) {
-        pairs[2 * i] = replay->sites[i].count;
-        pairs[2 * i + 1] = replay->sites[i].instructions;
-    }
 }
