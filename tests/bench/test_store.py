@@ -1,5 +1,8 @@
 """The store grows, resumes, survives being cut off, and refuses what does not belong."""
 
+import errno
+from pathlib import Path
+
 import pytest
 
 from conccl.bench.store import Store, read_store
@@ -75,3 +78,47 @@ def test_a_place_that_cannot_be_written_says_so(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError):
         Store(tmp_path / "file" / "store", environment=HERE)
+
+
+@pytest.mark.parametrize("kept", [1, 10, 30, 60])
+def test_a_first_line_that_was_cut_off_is_written_anew(tmp_path, kept):
+    path = tmp_path / "s"
+    Store(path, environment=HERE)
+    path.write_bytes(path.read_bytes()[:kept])
+    Store(path, environment=HERE).add([measured("a", 1)])
+    assert read_store(path) == (HERE, (measured("a", 1),))
+
+
+def test_a_file_of_one_line_that_is_no_store_is_left_alone(tmp_path):
+    path = tmp_path / "notes"
+    path.write_text("my notes")
+    with pytest.raises(StoreError):
+        Store(path, environment=HERE)
+    assert path.read_text() == "my notes"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_says_what_to_do():
+    with pytest.raises(OutputError, match=r"No space left.*Free space"):
+        Store(Path("/dev/full"), environment=HERE)
+
+
+def test_a_disk_that_fills_up_in_mid_sweep_costs_the_last_line_only(tmp_path, monkeypatch):
+    path = tmp_path / "s"
+    store = Store(path, environment=HERE)
+    store.add([measured("a", 1)])
+    whole = path.read_bytes()
+    real_open = Path.open
+
+    def full(self, *arguments, **options):
+        with real_open(self, *arguments, **options) as file:
+            file.write("{half a li")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(OutputError, match="what is already there is kept"):
+        store.add([measured("b", 2)])
+    monkeypatch.undo()
+    assert path.read_bytes() != whole
+    assert Store(path, environment=HERE).all().keys() == {"a"}
+    assert path.read_bytes() == whole

@@ -16,6 +16,8 @@ from conccl.core.records import from_json_value, to_json_value
 
 SCHEMA = "conccl.store/1"
 
+_HEAD = b'{"schema": "conccl.store/'
+
 
 class Store:
     """Measurements by label, kept in one file."""
@@ -24,7 +26,7 @@ class Store:
         self._path = path
         self._environment = environment
         self._known: dict[str, Measurement] = {}
-        if path.exists() and path.stat().st_size > 0:
+        if _has_a_line(path):
             found, measurements = read_store(path)
             _require_alike(path, found, environment)
             self._known = {one.label: one for one in measurements}
@@ -98,6 +100,17 @@ def _json(path: Path, number: int, line: str) -> dict[str, object]:
     if not isinstance(value, dict):
         raise StoreError(f"{path} line {number} is no object. Move the file away to begin anew.")
     return value
+
+
+def _has_a_line(path: Path) -> bool:
+    """Whether there is something to read; a first line that was cut off while it was written is dropped."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return False
+    content = path.read_bytes()
+    if b"\n" in content or not (content.startswith(_HEAD) or _HEAD.startswith(content)):
+        return True
+    path.write_bytes(b"")
+    return False
 
 
 def _drop_cut_off_line(path: Path) -> None:

@@ -12,6 +12,7 @@ import conccl
 from conccl.cli.analyze import analyze
 from conccl.cli.bench import bench
 from conccl.cli.characterize import characterize
+from conccl.cli.compare import compare
 from conccl.cli.devices import devices
 from conccl.cli.output import say, survive_encodings
 from conccl.cli.predict import predict
@@ -24,6 +25,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "analyze": analyze,
     "bench": bench,
     "characterize": characterize,
+    "compare": compare,
     "devices": devices,
     "predict": predict,
     "simulate": simulate,
