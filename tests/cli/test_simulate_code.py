@@ -29,6 +29,12 @@ def broken():
     return lambda: torch.ones(2, 3) @ torch.ones(2, 3)
 
 
+def replicas():
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4096, 4096))
+    x = torch.randn(8, 4096)
+    return lambda: model(x).square().mean().backward()
+
+
 def nothing():
     return 3
 """
@@ -77,6 +83,13 @@ def test_a_faster_memory_needs_less_kernel_time(file: Path) -> None:
     assert slow["kernel_ns"] > fast["kernel_ns"]
 
 
+def test_several_gpus_have_communication_that_nothing_covers(file: Path) -> None:
+    found = json.loads(run(f"{file}:replicas", "--gpus", "8", "--format", "json"))
+    assert found["gpus"] == 8
+    assert 0 < found["exposed_communication_ns"] < found["iteration_ns"]
+    assert "exposed" in run(f"{file}:replicas", "--gpus", "8")
+
+
 def refused(error: type[Exception], target: object, *more: object) -> str:
     with pytest.raises(error) as caught:
         run(target, *more)
@@ -90,5 +103,4 @@ def test_what_is_wrong_is_said(file: Path) -> None:
     message = refused(InputError, f"{file}:broken")
     assert "work.py" in message
     assert "RuntimeError" in message
-    assert "one GPU" in refused(InputError, f"{file}:train", "--gpus", "8")
     assert "only file.py:function" in refused(InputError, "llama3-8b", "x")

@@ -6,6 +6,7 @@ The first starts on an idle GPU; from then on host and GPU run ahead of each oth
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -69,6 +70,12 @@ def simulate_step(captured: Captured, /, *, device: Device, gpus: int = 1) -> St
         unmodelled=_unmodelled(captured, durations),
         timeline=_named(step, captured),
     )
+
+
+def busiest(captures: Sequence[Captured], /, *, device: Device, gpus: int) -> StepTime:
+    """The step of the rank that takes longest; no rank waits for what another one has to do first."""
+    steps = [simulate_step(captured, device=device, gpus=gpus) for captured in captures]
+    return max(steps, key=lambda step: step.iteration_ns)
 
 
 def _of_step(timeline: Timeline, step: int) -> Timeline:

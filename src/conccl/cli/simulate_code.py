@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conccl.cli.output import Format, write_json
-from conccl.core.errors import InputError, MissingExtraError
+from conccl.core.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from conccl.bench.sweep import Variation
@@ -33,23 +33,24 @@ def simulate_code(
     """Capture the step, simulate it on each device, print the result."""
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError(module="PyTorch", extra="torch")
-    if gpus not in (None, 1):
-        raise InputError(f"--gpus {gpus}: code is captured for one GPU so far. Leave --gpus out.")
-    from conccl.bench.step import simulate_step  # noqa: PLC0415
+    ranks = gpus or 1
+    from conccl.bench.step import busiest  # noqa: PLC0415
     from conccl.report.step import document, render_steps  # noqa: PLC0415
-    from conccl.workloads.capture.target import capture_target  # noqa: PLC0415
+    from conccl.workloads.capture.target import capture_job  # noqa: PLC0415
 
-    captures = [capture_target(target, arguments, device=variation.device) for variation in variations]
+    captures = [
+        capture_job(target, arguments, device=variation.device, ranks=ranks) for variation in variations
+    ]
     steps = [
-        simulate_step(captured, device=variation.device)
+        busiest(captured, device=variation.device, gpus=ranks)
         for captured, variation in zip(captures, variations, strict=True)
     ]
-    warnings = captures[0].warnings
+    warnings = captures[0][0].warnings
     for warning in warnings:
         print(f"conccl: warning: {warning}", file=sys.stderr)  # noqa: T201 (messages go there)
     if form is Format.JSON:
         documents = [
-            {"set": dict(variation.changes), **document(target, variation.device, step, warnings)}
+            {"set": dict(variation.changes), **document(target, variation.device, step, warnings, gpus=ranks)}
             for variation, step in zip(variations, steps, strict=True)
         ]
         whole = {"schema": "conccl.simulate/1", **documents[0]}
@@ -60,7 +61,7 @@ def simulate_code(
         from rich.console import Console  # noqa: PLC0415
 
         rows = [(v.name, v.device, step) for v, step in zip(variations, steps, strict=True)]
-        Console().print(render_steps(target, rows))
+        Console().print(render_steps(target, rows, gpus=ranks))
     if perfetto is not None:
         from conccl.traces.chrome import write_chrome  # noqa: PLC0415
 

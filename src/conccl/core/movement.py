@@ -36,10 +36,14 @@ class Collective:
     ranks: int
     dtype: DType = DType.BF16
     reduce_op: ReduceOp = ReduceOp.SUM
+    ranks_per_node: int | None = None
+    """How many of the ranks share a node; None: as many as fit."""
 
     def __post_init__(self) -> None:
         require_not_negative(self, "nbytes")
         require_positive(self, "ranks")
+        if self.ranks_per_node is not None:
+            require_positive(self, "ranks_per_node")
 
     @property
     def flops(self) -> int:

@@ -99,10 +99,11 @@ def collective_costs(
     if op.ranks == 1:
         return ()
     fill = min(op.ranks, device.gpus_per_node)
-    each = fill if ranks_per_node is None else min(ranks_per_node, op.ranks)
+    asked = op.ranks_per_node if ranks_per_node is None else ranks_per_node
+    each = fill if asked is None else min(asked, op.ranks)
     if not 1 <= each <= device.gpus_per_node:
         raise InputError(
-            f"{ranks_per_node} ranks a node on {device.name}, whose nodes have {device.gpus_per_node} GPUs."
+            f"{asked} ranks a node on {device.name}, whose nodes have {device.gpus_per_node} GPUs."
         )
     group = _Group(device=device, ranks=op.ranks, ranks_per_node=each)
     if group.nodes > 1 and device.rail is None:

@@ -18,12 +18,14 @@ NOTABLE = 0.001
 """Operators without a model are listed for people from this share on."""
 
 
-def document(target: str, device: Device, step: StepTime, warnings: Sequence[str], /) -> dict[str, Any]:
+def document(
+    target: str, device: Device, step: StepTime, warnings: Sequence[str], /, *, gpus: int = 1
+) -> dict[str, Any]:
     """The JSON of one simulated step; keys are part of the contract."""
     return {
         "executor": "sim",
         "device": device.name,
-        "gpus": 1,
+        "gpus": gpus,
         "target": target,
         "iteration_ns": step.iteration_ns,
         "kernel_ns": step.kernel_ns,
@@ -35,16 +37,20 @@ def document(target: str, device: Device, step: StepTime, warnings: Sequence[str
     }
 
 
-def render_steps(target: str, found: Sequence[tuple[str, Device, StepTime]], /) -> RenderableType:
+def render_steps(
+    target: str, found: Sequence[tuple[str, Device, StepTime]], /, *, gpus: int = 1
+) -> RenderableType:
     """One row a device, and the operators of which only a bound is known."""
+    several = ("exposed",) if gpus > 1 else ()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("device")
-    for column in ("iteration", "kernels", "kernel time", "MFU"):
+    for column in ("iteration", *several, "kernels", "kernel time", "MFU"):
         table.add_column(column, justify="right", no_wrap=True)
     for name, device, step in found:
         table.add_row(
             name or device.name,
             format_ns(step.iteration_ns),
+            *(format_share(step.exposed_communication_ns / step.iteration_ns) for _ in several),
             f"{step.kernels:,}",
             format_ns(step.kernel_ns),
             format_share(step.mfu),
@@ -52,7 +58,8 @@ def render_steps(target: str, found: Sequence[tuple[str, Device, StepTime]], /) 
     notable = [one for one in found[0][2].unmodelled if one.share >= NOTABLE]
     listed = ", ".join(f"{one.op} ({format_share(one.share)})" for one in notable)
     # As it is: in ":train:" rich would see an emoji.
-    parts: list[RenderableType] = [Text(f"{target}: one step (simulated)"), table]
+    where = f" on {gpus:,} GPUs" if several else ""
+    parts: list[RenderableType] = [Text(f"{target}: one step{where} (simulated)"), table]
     if listed:
         parts.append(Text(f"Without a model, bounded by their bytes: {listed}"))
     return Group(*parts)

@@ -110,13 +110,16 @@ class Fabric:
         host = device.peer_topology is Topology.HOST
         link, name = (device.host_link, "host") if host else (device.peer_link, "peer")
         inside = _joined(self._out(name, rank, link), self._in(name, rank, link))
-        if op.ranks <= system.gpus_per_node:
+        together = min(op.ranks_per_node or system.gpus_per_node, op.ranks)
+        if op.ranks <= together:
             return inside
         rail = _joined(self._out("rail", rank, _rail(system)), self._in("rail", rank, _rail(system)))
         if op.kind in STRAIGHT:
-            outside = (op.ranks - system.gpus_per_node) / (op.ranks - 1)
+            outside = (op.ranks - together) / (op.ranks - 1)
             return (*_times(inside, 1 - outside), *_times(rail, outside))
-        return (*inside, *_times(rail, 1 / system.gpus_per_node))
+        if together == 1:
+            return rail
+        return (*inside, *_times(rail, 1 / together))
 
     def _out(self, name: str, rank: int, link: Link) -> Way:
         return (

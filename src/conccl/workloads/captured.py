@@ -37,6 +37,8 @@ class KernelCall:
     """The stream's name; kernels of one lane run in order."""
     after: tuple[int, ...] = ()
     """Indices of kernel calls of other lanes that must be complete (events)."""
+    behind: tuple[str, ...] = ()
+    """Other lanes whose kernels of the step before must be complete."""
     cached: float = 0.0
     """Of what it reads, the share that L2 holds because kernels just before touched it."""
 

@@ -43,8 +43,9 @@ def placed_op(call: KernelCall, /) -> Op:
 def steps_plan(captured: Captured, /, *, device: Device, steps: int) -> Plan:
     """So many steps one after the other; ids are "step.h3" for host calls and "step.7" for kernels."""
     tasks: list[Task] = []
+    last_on = {call.lane: index for index, call in enumerate(captured.kernels)}
     for step in range(steps):
-        tasks.extend(_Step(captured=captured, device=device, number=step).tasks())
+        tasks.extend(_Step(captured=captured, device=device, number=step, last_on=last_on).tasks())
     return Plan(tasks=tuple(tasks))
 
 
@@ -53,6 +54,8 @@ class _Step:
     captured: Captured
     device: Device
     number: int
+    last_on: dict[str, int]
+    """Lane -> its last kernel call."""
 
     def tasks(self) -> Iterator[Task]:
         """Host calls that launch nothing are joined with the next one that does."""
@@ -81,6 +84,7 @@ class _Step:
 
     def _kernels(self, index: int, call: HostCall) -> Iterator[Task]:
         launched = Dependency(task=f"{self.number}.h{index}")
+        last_on = self.last_on
         for position in range(call.first, call.first + call.count):
             kernel = self.captured.kernels[position]
             op = placed_op(kernel)
@@ -90,7 +94,15 @@ class _Step:
                 lane=kernel.lane,
                 side=Side.COMMUNICATION if isinstance(op, Collective) else Side.COMPUTE,
                 engine=Engine.COPY_ENGINE if _crosses_the_link(op) else Engine.SM,
-                after=(launched, *(Dependency(task=self._id(other)) for other in kernel.after)),
+                after=(
+                    launched,
+                    *(Dependency(task=self._id(other)) for other in kernel.after),
+                    *(
+                        Dependency(task=f"{self.number - 1}.{last_on[lane]}")
+                        for lane in kernel.behind
+                        if self.number and lane in last_on
+                    ),
+                ),
             )
 
     def _id(self, kernel: int) -> str:

@@ -15,6 +15,7 @@ from conccl.workloads.capture.cuda import presented
 from conccl.workloads.capture.flex import higher_order
 from conccl.workloads.capture.frames import counting_frames
 from conccl.workloads.capture.interception import AUTOCAST_KEY, CHOICE_KEY, intercepting
+from conccl.workloads.capture.job import job
 from conccl.workloads.capture.present import Present, presenting_backward
 from conccl.workloads.capture.program import Program
 from conccl.workloads.capture.record import Record
@@ -24,12 +25,17 @@ from conccl.workloads.captured import Captured
 WARM_UP_STEPS = 1
 """Steps before the one that is captured: optimizers make their state in the first."""
 
+WARM_UP_STEPS_OF_SEVERAL = 2
+"""On several GPUs: DistributedDataParallel puts its buckets in order in the second."""
 
-def capture_step(build: Callable[[], Callable[[], Any]], /, *, device: Device) -> Captured:
+
+def capture_step(
+    build: Callable[[], Callable[[], Any]], /, *, device: Device, ranks: int = 1, rank: int = 0
+) -> Captured:
     """Build model and input on a GPU that is not there, run a step to warm up and one to capture it."""
-    with capturing(device=device) as program:
+    with capturing(device=device, ranks=ranks, rank=rank) as program:
         step = build()
-        for _ in range(WARM_UP_STEPS):
+        for _ in range(WARM_UP_STEPS if ranks == 1 else WARM_UP_STEPS_OF_SEVERAL):
             step()
         program.clear()
         with counting_frames(program):
@@ -38,11 +44,12 @@ def capture_step(build: Callable[[], Callable[[], Any]], /, *, device: Device) -
 
 
 @contextlib.contextmanager
-def capturing(*, device: Device) -> Iterator[Program]:
+def capturing(*, device: Device, ranks: int = 1, rank: int = 0) -> Iterator[Program]:
     """Whatever PyTorch code runs meanwhile is recorded; nothing of it remains afterwards."""
     program, autocast = Program(device=device), Autocast()
     present = Present(program)
     with (
+        job(ranks=ranks, per_node=device.gpus_per_node, rank=rank),
         torch.random.fork_rng(devices=[]),
         presented(program, device, autocast),
         intercepting(autocast.handlers(), key=AUTOCAST_KEY),

@@ -23,6 +23,7 @@ class Stream:
     """A stream of the program."""
 
     program: Program
+    events: Callable[[], Event]
 
     def __init__(self, device: Any = None, priority: int = 0, *, name: str | None = None, **_: Any) -> None:
         del device
@@ -42,7 +43,7 @@ class Stream:
 
     def record_event(self, event: Event | None = None) -> Event:
         """An event behind what is on this stream now."""
-        event = event or Event()
+        event = event or self.events()
         event.record(self)
         return event
 
@@ -53,6 +54,10 @@ class Stream:
     def query(self) -> bool:
         """Nothing is ever pending."""
         return True
+
+    def is_capturing(self) -> bool:
+        """Whether a graph is being made, which programs ask so that they do nothing forbidden."""
+        return False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and other.name == self.name
@@ -107,8 +112,8 @@ class Generator:
 @contextlib.contextmanager
 def presented(program: Program, device: Device, autocast: Autocast, /) -> Iterator[None]:
     """``torch.cuda`` and its kin answer for ``device`` meanwhile; all of it is undone afterwards."""
-    stream_class = type("Stream", (Stream,), {"program": program})
     event_class = type("Event", (Event,), {"program": program})
+    stream_class = type("Stream", (Stream,), {"program": program, "events": event_class})
     graph_class = type("CUDAGraph", (CUDAGraph,), {"program": program})
     classes = {"Stream": stream_class, "Event": event_class, "CUDAGraph": graph_class}
     with contextlib.ExitStack() as stack:
@@ -180,6 +185,20 @@ def _replacements(
     }
     for name, answer in answers.items():
         yield cuda, name, answer
+    accelerator = {
+        "is_available": lambda: True,
+        "current_accelerator": lambda *_, **__: torch.device("cuda"),
+        "device_count": lambda: 1,
+        "current_device_index": lambda: 0,
+        "current_device_idx": lambda: 0,
+        "set_device_index": lambda _: None,
+        "current_stream": current_stream,
+        "set_stream": set_stream,
+        "synchronize": synchronize,
+    }
+    for name, answer in accelerator.items():
+        yield torch.accelerator, name, answer
+    yield torch._C, "_get_accelerator", lambda *_: torch.device("cuda")
     yield torch.backends.cudnn, "is_acceptable", lambda tensor: tensor.is_cuda
     yield torch.backends.cudnn, "is_available", lambda: True
     yield torch.nn.parallel.comm, "scatter", lambda tensor, *_, **__: (tensor,)
@@ -189,6 +208,7 @@ def _replacements(
     yield torch, "get_default_device", lambda: torch.device(program.default_device or "cpu")
     yield torch.nn.Module, "compile", lambda self, *_, **__: self
     yield torch, "Generator", Generator
+    yield torch.Tensor, "record_stream", lambda *_: None
     yield torch, "clear_autocast_cache", _both(autocast.clear, torch.clear_autocast_cache)
     yield (
         torch._C,

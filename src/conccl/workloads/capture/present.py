@@ -49,6 +49,10 @@ class Present(TorchFunctionMode):
             options = {}
         if func in _NAMING_DEVICES:
             args = (args[0], *(META if is_cuda(argument) else argument for argument in args[1:]))
+        elif func is torch.device and args and isinstance(args[0], int):
+            return torch.device("cuda", args[0])
+        elif func is _PARSE_TO and args and is_cuda(args[0]):
+            args = (CUDA, *args[1:])
         elif func is torch.Tensor.cuda:
             options.pop("device", None)
             return args[0].to(META, non_blocking=options.get("non_blocking", False))
@@ -101,6 +105,9 @@ _FROM_HOST = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
 
 _NAMING_DEVICES = frozenset({torch.Tensor.to, torch.Tensor.type})
 """Methods that take a device as a positional argument."""
+
+
+_PARSE_TO: Any = torch._C._nn._parse_to
 
 
 def _is_meta(tensor: torch.Tensor) -> bool:

@@ -16,9 +16,12 @@ DEFAULT_STREAM = "stream 0"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place on a stream, behind one of its kernel calls: what an event is."""
+    """A place on a stream, behind its kernel calls and what it waits for: what an event is."""
 
-    kernel: int
+    stream: str
+    kernels: tuple[int, ...]
+    behind: tuple[str, ...]
+    """Streams on which nothing is yet in this recording: what the one before put there."""
     recording: int
     """Which recording it belongs to; in a later one it is in the past."""
 
@@ -55,6 +58,8 @@ class Program:
     """Stream -> its last kernel call."""
     pending: dict[str, set[int]] = field(default_factory=dict)
     """Stream -> kernel calls of other streams that its next kernel waits for."""
+    pending_behind: dict[str, set[str]] = field(default_factory=dict)
+    """Stream -> streams of the recording before that its next kernel waits for."""
     streams: int = 1
     recording: int = 0
     """Counts how often `clear` was called."""
@@ -73,13 +78,16 @@ class Program:
         lane = self.stream if stream is None else stream
         for kernel in kernels:
             after = tuple(sorted(self.pending.pop(lane, ())))
+            behind = tuple(sorted(self.pending_behind.pop(lane, ())))
             self.last_on[lane] = len(self.kernels)
-            self.kernels.append(KernelCall(kernel=kernel, lane=lane, after=after, cached=cached))
+            self.kernels.append(
+                KernelCall(kernel=kernel, lane=lane, after=after, behind=behind, cached=cached)
+            )
         self._call(name, first=first, waits_for=self._awaited(wait, lane))
 
     def wait_on_host(self, name: str, mark: Mark | None, /) -> None:
         """Note that the host waits for what was marked: event.synchronize()."""
-        awaited = (mark.kernel,) if mark is not None and mark.recording == self.recording else ()
+        awaited = mark.kernels if mark is not None and mark.recording == self.recording else ()
         self._call(name, first=len(self.kernels), waits_for=awaited)
 
     def _call(self, name: str, *, first: int, waits_for: tuple[int, ...]) -> None:
@@ -104,15 +112,15 @@ class Program:
 
     def set_aside(self) -> tuple[Any, ...]:
         """Record into empty lists from here on; `take_back` undoes it."""
-        aside = (self.kernels, self.calls, self.last_on, self.pending)
-        self.kernels, self.calls, self.last_on, self.pending = [], [], {}, {}
+        aside = (self.kernels, self.calls, self.last_on, self.pending, self.pending_behind)
+        self.kernels, self.calls, self.last_on, self.pending, self.pending_behind = [], [], {}, {}, {}
         self.recording += 1
         return aside
 
     def take_back(self, aside: tuple[Any, ...], /) -> tuple[KernelCall, ...]:
         """Go on where recording was set aside; the kernels of meanwhile."""
         kernels = tuple(self.kernels)
-        self.kernels, self.calls, self.last_on, self.pending = aside
+        self.kernels, self.calls, self.last_on, self.pending, self.pending_behind = aside
         return kernels
 
     def replay(self, kernels: Sequence[KernelCall], *, origin: str) -> None:
@@ -127,7 +135,7 @@ class Program:
                 after.add(before)
             begun.add(lane)
             self.last_on[lane] = len(self.kernels)
-            self.kernels.append(replace(call, lane=lane, after=tuple(sorted(after))))
+            self.kernels.append(replace(call, lane=lane, after=tuple(sorted(after)), behind=()))
         self.phase = Phase.REPLAY
         self._call("replay", first=first, waits_for=())
 
@@ -137,16 +145,28 @@ class Program:
         self.streams += 1
         return name
 
-    def mark(self, stream: str, /) -> Mark | None:
-        """The place behind what is on the stream now; None where nothing is."""
-        kernel = self.last_on.get(stream)
-        return None if kernel is None else Mark(kernel, self.recording)
+    def mark(self, stream: str, /) -> Mark:
+        """The place behind what is on the stream now."""
+        kernels, behind = set(self.pending.get(stream, ())), set(self.pending_behind.get(stream, ()))
+        if stream in self.last_on:
+            kernels.add(self.last_on[stream])
+        else:
+            behind.add(stream)
+        return Mark(stream, tuple(sorted(kernels)), tuple(sorted(behind)), self.recording)
 
     def wait_for(self, mark: Mark | None, *, stream: str) -> None:
         """What comes next on this stream waits for what was marked."""
-        if mark is None or mark.recording != self.recording or self.kernels[mark.kernel].lane == stream:
+        if mark is None:
             return
-        self.pending.setdefault(stream, set()).add(mark.kernel)
+        earlier = mark.behind if mark.recording == self.recording else (mark.stream,)
+        before = [other for other in earlier if other != stream]
+        if before:
+            self.pending_behind.setdefault(stream, set()).update(before)
+        if mark.recording != self.recording:
+            return
+        others = [kernel for kernel in mark.kernels if self.kernels[kernel].lane != stream]
+        if others:
+            self.pending.setdefault(stream, set()).update(others)
 
     @contextmanager
     def on_stream(self, stream: str) -> Iterator[None]:
@@ -167,6 +187,7 @@ class Program:
         self.calls.clear()
         self.last_on.clear()
         self.pending.clear()
+        self.pending_behind.clear()
         self.python_calls = 0
         self.recording += 1
 

@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from conccl.workloads.capture import crossing, host
+from conccl.workloads.capture.collectives import Communication, is_collective
 from conccl.workloads.capture.devices import require_one_device
 from conccl.workloads.capture.interception import without_interception
 from conccl.workloads.capture.kernels.call import AtenCall
+from conccl.workloads.capture.kernels.collectives import called
 from conccl.workloads.capture.kernels.table import has_rule, launch
 from conccl.workloads.capture.outputs import shaped
 from conccl.workloads.capture.program import Program
@@ -51,6 +54,7 @@ class Record(TorchDispatchMode):
         self._values = values
         self._ways: dict[Any, _Way] = {}
         self._residency = Residency(l2_nbytes=program.device.l2_nbytes)
+        self._communication = Communication(program)
         self._border = crossing.Border(program=program, values=values, recording=self)
 
     @classmethod
@@ -67,6 +71,8 @@ class Record(TorchDispatchMode):
     ) -> Any:
         """Run the op on shapes alone and launch its kernels."""
         if any(kind not in _PLAIN for kind in types):
+            if any(issubclass(kind, _ASIDE) for kind in types):
+                return func(*args, **(kwargs or {}))  # PyTorch asks itself for shapes
             return NotImplemented  # a tensor class of someone's (DTensor): its parts come back here
         self._program.depth += 1
         try:
@@ -82,7 +88,22 @@ class Record(TorchDispatchMode):
         self._program.phase = Phase.BACKWARD if backward else Phase.PYTHON
         return self._on_device(func, args, options)
 
+    def _among_ranks(self, func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        name = func._schema.name.partition("::")[2]
+        if name == "wait_tensor":
+            self._communication.wait(args[0])
+            return args[0]
+        out = func(*args, **options)
+        if name == "_wrap_tensor_autograd":
+            self._communication.rename(args[0], out)
+        call = called(func, args, options, out)
+        if call is not None:
+            self._communication.launch(name, call)
+        return out
+
     def _on_device(self, func: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        if is_collective(func):
+            return self._among_ranks(func, args, options)
         way = self._ways.get(func)
         if way is None:
             way = self._ways[func] = _way_of(func)
@@ -101,6 +122,7 @@ class Record(TorchDispatchMode):
             self._program.launch(func._schema.name.removeprefix("aten::"))
             return out
         call = AtenCall(func=func, args=args, kwargs=options, out=out, device=self._program.device)
+        self._communication.touch([*call.inputs, *call.outputs])
         launch(call, self._program, cached=self._residency.share(call.inputs))
         self._residency.touch([*call.inputs, *call.outputs])
         self._values.follow(func, args, options, out)
@@ -116,6 +138,9 @@ _PARTS = {
 _PLAIN = frozenset(
     {torch.Tensor, torch.nn.Parameter, torch.nn.parameter.UninitializedParameter, torch.nn.Buffer}
 )
+
+
+_ASIDE = FakeTensor
 
 
 def _concerns_device(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:

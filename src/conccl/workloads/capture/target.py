@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
 import traceback
@@ -15,13 +16,20 @@ import torch
 
 from conccl.core.errors import ConcclError, InputError, UnknownNameError
 from conccl.core.hardware import Device
+from conccl.core.kinds import CollectiveKind
+from conccl.core.ops import Collective, Op
 from conccl.workloads.capture.capture import capture_step
 from conccl.workloads.capture.devices import is_mismatch
 from conccl.workloads.captured import Captured
 
+Builder = Callable[[], Callable[[], Any]]
+"""Builds model and input and returns a step."""
 
-def capture_target(target: str, arguments: Sequence[str], /, *, device: Device) -> Captured:
-    """Capture a step of what the function returns.
+
+def capture_target(
+    target: str, arguments: Sequence[str], /, *, device: Device, ranks: int = 1, rank: int = 0
+) -> Captured:
+    """Capture a step of what the function returns, as one of so many ranks runs it.
 
     The function builds model and input on the current device and returns a call without arguments. Raises
     `InputError` where file or function are missing, where user code raises (with its traceback), and where
@@ -33,7 +41,8 @@ def capture_target(target: str, arguments: Sequence[str], /, *, device: Device) 
         raise InputError(f"{target}: there is no file {path!r}. Give file.py:function.")
     sys.path.insert(0, str(file.resolve().parent))
     try:
-        return _captured(lambda: _built(file, name, arguments, target=target), device=device)
+        capture = functools.partial(capture_step, device=device, ranks=ranks, rank=rank)
+        return _captured(lambda: _built(file, name, arguments, target=target), capture)
     except ConcclError:
         raise
     except Exception as error:
@@ -42,10 +51,35 @@ def capture_target(target: str, arguments: Sequence[str], /, *, device: Device) 
         sys.path.remove(str(file.resolve().parent))
 
 
-def _captured(build: Callable[[], Callable[[], Any]], /, *, device: Device) -> Captured:
+def capture_job(
+    target: str, arguments: Sequence[str], /, *, device: Device, ranks: int
+) -> tuple[Captured, ...]:
+    """Captures of ranks that may differ: the first; where it sends or receives also a middle and the last."""
+    first = capture_target(target, arguments, device=device, ranks=ranks)
+    if not any(_is_pairwise(call.kernel.op) for call in first.kernels):
+        return (first,)
+    warned = replace(first, warnings=(*first.warnings, _PAIRS))
+    others = sorted({ranks // 2, ranks - 1} - {0})
+    return (
+        warned,
+        *(capture_target(target, arguments, device=device, ranks=ranks, rank=rank) for rank in others),
+    )
+
+
+def _is_pairwise(op: Op) -> bool:
+    return isinstance(op, Collective) and op.kind in (CollectiveKind.SEND, CollectiveKind.RECV)
+
+
+_PAIRS = (
+    "Ranks send to each other. What a rank waits for until another one has computed it (a pipeline's bubble)"
+    " is left out."
+)
+
+
+def _captured(build: Builder, capture: Callable[[Builder], Captured], /) -> Captured:
     """A step that names no device for its tensors is run with the GPU as the current one, if need be."""
     try:
-        return capture_step(build, device=device)
+        return capture(build)
     except Exception as error:
         if not is_mismatch(error):
             raise
@@ -59,7 +93,7 @@ def _captured(build: Callable[[], Callable[[], Any]], /, *, device: Device) -> C
 
         return on_gpu
 
-    captured = capture_step(build_on_gpu, device=device)
+    captured = capture(build_on_gpu)
     return replace(captured, warnings=(*captured.warnings, _ON_GPU))
 
 

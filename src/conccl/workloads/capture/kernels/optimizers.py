@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from conccl.core.ops import ForEach
+from conccl.core.kinds import Access, Memory
+from conccl.core.ops import Copy, ForEach
 from conccl.workloads.capture.kernels.call import AtenCall, Rule
 from conccl.workloads.capture.kernels.copies import filled
 from conccl.workloads.capture.tensors import dtype_of, is_on_device
@@ -130,9 +131,32 @@ def _fused(call: AtenCall) -> Iterator[Kernel]:
     )
 
 
+def _copied_in(call: AtenCall) -> Iterator[Kernel]:
+    """FSDP: parameters side by side into the buffer that is gathered (``_foreach_copy_``)."""
+    lists = _lists(call)
+    if lists:
+        yield _many(call, lists, reads=1, writes=1, depth=2)
+
+
+def _split_or_joined(call: AtenCall) -> Iterator[Kernel]:
+    """FSDP: a kernel over all tensors, which finds their places in a table that is copied to the GPU.
+
+    split_with_sizes_copy and _chunk_cat in aten/src/ATen/native/cuda/TensorShape.cu.
+    """
+    places = max(map(len, _lists(call)), default=1)
+    table = Copy(nbytes=32 * places, source=Memory.HOST, destination=Memory.DEVICE)
+    yield Kernel(name="copy_", op=table)
+    whole = call.inputs[0] if call.name == "split_with_sizes_copy" else call.inputs[-1]
+    yield call.elementwise(kind="copy", reads=[whole], writes=[whole], access=Access.STRIDED)
+
+
 _FUSED = ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_")
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_FUSED, _fused),
+    "all_gather_copy_in": _copied_in,
+    "split_with_sizes_copy": _split_or_joined,
+    "chunk_cat": _split_or_joined,
+    "_chunk_cat": _split_or_joined,
     "_amp_foreach_non_finite_check_and_unscale_": foreach,
 }
