@@ -23,6 +23,8 @@ _PUBLIC: dict[str, str] = {
     "ChosenIterations": "conccl.integrations.iterations.chosen",
     "IterationRecorder": "conccl.integrations.iterations.recorder",
     "BackendOptions": "conccl.integrations.process_group",
+    "GemmQueue": "conccl.integrations.together.queue",
+    "matmul_together": "conccl.integrations.together.matmul",
     "register_backend": "conccl.integrations.register",
     "all_gather": "conccl.integrations.functions",
     "all_reduce": "conccl.integrations.functions",

@@ -185,3 +185,10 @@ def test_an_op_of_ones_own_has_a_model_in_a_few_lines():
     finally:
         del MODELS[Scan]
         kernels_of.cache_clear()
+
+
+def test_a_grouped_gemm_reads_the_matrix_of_every_group():
+    one = kernels_of(Gemm(m=16, n=4096, k=4096), H200)[0]
+    eight = kernels_of(GroupedGemm(rows=(16,) * 8, n=4096, k=4096), H200)[0]
+    assert eight.hbm_nbytes >= 8 * 4096 * 4096 * 2
+    assert 5 * one.isolated_ns < eight.isolated_ns < 8 * one.isolated_ns

@@ -8,6 +8,7 @@ what the difference costs.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 
@@ -186,6 +187,28 @@ def gemm_kernel_of(op: Gemm, device: Device, /, *, tile: tuple[int, int]) -> Ker
     return _main_kernel(op, device, found, 0, estimated, family=family)
 
 
+@functools.lru_cache(maxsize=1 << 14)
+def gemm_kernels_tuned_for(op: Gemm, device: Device, part: int, /) -> tuple[KernelCost, ...]:
+    """What a library tuned on 1/``part`` of the SMs and of L2 would run, costed on the whole device.
+
+    Resource-constrained tuning of GOLDYLOC (arXiv:2409.02227): such kernels take less each, so that several
+    of them together are faster, though each alone may be slower.
+    """
+    family = family_of(op, device)
+    if part == 1 or family == "gemv":
+        return gemm_kernels(op, device)
+    small = dataclasses.replace(
+        device, sm_count=max(1, device.sm_count // part), l2_nbytes=max(1, device.l2_nbytes // part)
+    )
+    peak = peak_flops(op.dtype, device)
+    tiles = _candidates(family, device, splits=_may_split(op, small))
+    shapes = _shapes([op])
+    _, chosen, _ = _best(shapes, tiles, small, family=family, peak=peak * small.sm_count / device.sm_count)
+    tile = tiles.where(chosen)
+    found = estimate(shapes, tile, rates(device, family, peak))
+    return _chosen_kernels(op, device, tile, 0, found, family=family)
+
+
 def _gemv(op: Gemm, device: Device) -> KernelCost:
     """A matrix times a vector: the matrix streams through, a few rows a CTA."""
     stream = Stream(
@@ -206,7 +229,8 @@ def grouped_gemm_kernels(op: GroupedGemm, device: Device, /) -> tuple[KernelCost
         return ()
     whole_m = float(rows.sum())
     in_nbytes = float(op.dtype.nbytes)
-    shapes = Shapes(*(np.array([[each]]) for each in (whole_m, op.n, op.k, 1.0, in_nbytes, in_nbytes)))
+    sizes = (whole_m, op.n, op.k, 1.0, in_nbytes, in_nbytes, float(len(rows)))
+    shapes = Shapes(*(np.array([[each]]) for each in sizes))
     return _kernels(op, shapes, device, family=family_of(op, device), group_rows=rows[:, None])
 
 
@@ -226,7 +250,12 @@ def _kernels(
     if group_rows is not None:
         row_tiles = np.ceil(group_rows / tiles.m).sum(axis=0, keepdims=True)
     _, chosen, found = _best(shapes, tiles, device, family=family, peak=peak, row_tiles=row_tiles)
-    tile = int(chosen[0])
+    return _chosen_kernels(op, device, tiles, int(chosen[0]), found, family=family)
+
+
+def _chosen_kernels(
+    op: Gemm | GroupedGemm, device: Device, tiles: Tiles, tile: int, found: Estimate, *, family: str
+) -> tuple[KernelCost, ...]:
     kernel = _main_kernel(op, device, tiles, tile, found, family=family)
     if tiles.split[tile] == 1:
         return (kernel,)

@@ -24,6 +24,8 @@ class Shapes(NamedTuple):
     in_nbytes: Numbers
     """Bytes of an input element."""
     out_nbytes: Numbers
+    matrices: Numbers = np.ones((1, 1))
+    """Different B matrices that parts of m go with (grouped GEMMs)."""
 
 
 class Rates(NamedTuple):
@@ -109,7 +111,7 @@ def estimate(shapes: Shapes, tiles: Tiles, rate: Rates, /, *, row_tiles: Numbers
 
     ``row_tiles`` says how many tiles a column holds where that is not m over the tile's m (grouped GEMMs).
     """
-    m, n, k, batch, in_nbytes, out_nbytes = shapes
+    m, n, k, batch, in_nbytes, out_nbytes, _ = shapes
     rows = np.ceil(m / tiles.m) if row_tiles is None else row_tiles
     cols = np.ceil(n / tiles.n)
     units = rows * cols * batch * tiles.split
@@ -152,7 +154,7 @@ def estimate(shapes: Shapes, tiles: Tiles, rate: Rates, /, *, row_tiles: Numbers
 
 def promising(shapes: Shapes, tiles: Tiles, rate: Rates, /, *, most: int) -> npt.NDArray[np.intp]:
     """The candidates with the lowest bounds for the one shape, in their order."""
-    m, n, k, batch, in_nbytes, _ = (float(value[0, 0]) for value in shapes)
+    m, n, k, batch, in_nbytes, *_ = (float(value[0, 0]) for value in shapes)
     block = BLOCK_NBYTES / in_nbytes
     units = np.ceil(m / tiles.m) * np.ceil(n / tiles.n) * (tiles.split * batch)
     steps = np.ceil(math.ceil(k / block) / tiles.split)
@@ -187,7 +189,7 @@ def _read_nbytes(
 ) -> Numbers:
     """HBM reads: operands once where they fit into L2, else what each wave's block of tiles needs."""
     line = shapes.k * shapes.in_nbytes
-    once = (shapes.m + shapes.n) * line
+    once = (shapes.m + shapes.n * shapes.matrices) * line
     again = np.minimum(np.maximum(once / cache - 1, 0), 1)
     if not again.any():
         return np.broadcast_to(shapes.batch * once, np.broadcast_shapes(once.shape, tiles.m.shape))
