@@ -9,11 +9,13 @@ import typer
 
 from conccl.cli.tune_choose import choose
 from conccl.cli.tune_cotune import cotune
+from conccl.cli.tune_gemms import gemms
 from conccl.cli.tune_tables import tables
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "choose": choose,
     "cotune": cotune,
+    "gemms": gemms,
     "tables": tables,
 }
 """Word behind ``conccl tune`` -> function."""

@@ -6,43 +6,50 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from conccl.core.units import format_ns
-from conccl.tune.gemms.choice import Budget, Choice
+from conccl.tune.gemms.choice import Budget, Choice, KernelChoice
 from conccl.tune.gemms.search import Tuned
 
 
 def gemms_table(found: Sequence[Tuned], /, *, device: str, executor: str) -> Table:
     """A row a set: one after the other, all at once, and the best with its gain over both."""
-    table = Table(title=f"Independent GEMMs on {device}, {executor}", box=None, title_justify="left")
-    for heading in ("set", "GEMMs"):
-        table.add_column(heading)
-    for heading in ("sequential", "all at once", "best", "over seq.", "over all"):
-        table.add_column(heading, justify="right")
-    table.add_column("how")
+    title = f"Independent GEMMs on {device}, {executor}: times in us"
+    table = Table(title=title, box=None, title_justify="left", padding=(0, 1, 0, 0), collapse_padding=True)
+    table.add_column("set", overflow="fold")
+    for heading in (
+        "GEMMs",
+        "one by\none",
+        "all at\nonce",
+        "\nbest",
+        "over one\nby one",
+        "over all\nat once",
+    ):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("how", no_wrap=True)
     for one in found:
+        times = (one.sequential_ns, one.default_ns, one.best_ns)
         table.add_row(
             one.gemms.name,
             str(len(one.gemms)),
-            format_ns(round(one.sequential_ns)),
-            format_ns(round(one.default_ns)),
-            format_ns(round(one.best_ns)),
-            f"{one.sequential_ns / one.best_ns:.2f}x",
-            f"{one.default_ns / one.best_ns:.2f}x",
+            *(f"{time_ns / 1e3:.1f}" for time_ns in times),
+            *(f"{time_ns / one.best_ns:.2f}x" for time_ns in times[:2]),
             how(one.best),
         )
     return table
 
 
 def how(choice: Choice, /) -> str:
-    """A choice in words."""
+    """How many at once, and the parts of the device that their kernels were tuned for."""
     if choice.grouped:
-        return "one grouped launch"
-    kernels = dict.fromkeys(choice.kernels)
-    parts = "/".join(
-        f"1/{kernel.part}{' in budget' if kernel.budget is Budget.SHARE else ''}"
-        if kernel.part > 1
-        else "vendor"
-        for kernel in kernels
-    )
-    at_once = "one by one" if choice.degree == 1 else f"{choice.degree} at once"
-    return f"{at_once}, {parts}"
+        return "one launch"
+    kernels = "/".join(_said(kernel) for kernel in dict.fromkeys(choice.kernels))
+    return f"{choice.degree} x {kernels}"
+
+
+def _said(kernel: KernelChoice) -> str:
+    if kernel.is_vendor:
+        return "whole"
+    within = " of SMs" if kernel.budget is Budget.SHARE else ""
+    return f"{_PARTS[kernel.part]}{within}"
+
+
+_PARTS = {2: "half", 4: "quarter", 8: "eighth"}
