@@ -16,12 +16,12 @@ def gemms_table(found: Sequence[Tuned], /, *, device: str, executor: str) -> Tab
     table = Table(title=title, box=None, title_justify="left", padding=(0, 1, 0, 0), collapse_padding=True)
     table.add_column("set", overflow="fold")
     for heading in (
-        "GEMMs",
-        "one by\none",
-        "all at\nonce",
-        "\nbest",
-        "over one\nby one",
-        "over all\nat once",
+        "n",
+        "1 by 1",
+        "at once",
+        "best",
+        "gain",
+        "on all",
     ):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("how", no_wrap=True)
