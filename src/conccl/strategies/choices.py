@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from conccl.core.errors import InputError, UnknownNameError
 from conccl.core.plan import Engine
+from conccl.strategies.cutting import Sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,7 @@ class Chunked:
     """The producer in so many row chunks, each followed by its share of the transfer."""
 
     count: int = 8
+    sizes: Sizes = Sizes.EQUAL
 
     def __post_init__(self) -> None:
         _require_several(self.count, "chunks")

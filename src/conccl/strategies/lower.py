@@ -29,6 +29,7 @@ from conccl.strategies.choices import (
     Strategy,
     Whole,
 )
+from conccl.strategies.cutting import Sizes, cut_rows
 from conccl.strategies.fusing import fed, feeding
 from conccl.strategies.heuristics import (
     KernelsOf,
@@ -42,9 +43,6 @@ LIBRARY_BY_ENGINES = frozenset(
     {CollectiveKind.ALL_GATHER, CollectiveKind.ALL_TO_ALL, CollectiveKind.GATHER, CollectiveKind.SCATTER}
 )
 """What NCCL does by copy engines where its CTA policy is zero."""
-
-ROW_TILE = 128
-"""Rows of a GEMM are cut at multiples of this where there are enough: a chunk should fill its tiles."""
 
 
 def resolved(
@@ -110,7 +108,7 @@ def lower(pair: Pair, strategy: Strategy, /, *, system: System, kernels_of: Kern
         case Whole():
             return lowering.whole()
         case Chunked() as chunked:
-            return lowering.chunked(chunked.count)
+            return lowering.chunked(chunked.count, sizes=chunked.sizes)
         case Fused() as fused:
             return lowering.fused(fused.parts)
 
@@ -178,14 +176,16 @@ class _Lowering:
 
     # Chunks of rows
 
-    def chunked(self, count: int) -> Plan:
+    def chunked(self, count: int, *, sizes: Sizes) -> Plan:
         gemm = self._dependent_gemm("chunked")
-        rows = _cut_rows(gemm, count)
-        sizes = _shares(self.pair.communication.nbytes, rows)
+        feeds = self.pair.dependence is Dependence.COMPUTE_FEEDS_COMMUNICATION
+        rows = cut_rows(gemm.m, count, sizes=sizes)
+        if not feeds:
+            rows.reverse()  # nothing hides the first chunk's transfer
+        shares = _shares(self.pair.communication.nbytes, rows)
         computes: list[Task] = []
         transfers: list[Transferring] = []
-        feeds = self.pair.dependence is Dependence.COMPUTE_FEEDS_COMMUNICATION
-        for index, (chunk_rows, nbytes) in enumerate(zip(rows, sizes, strict=True)):
+        for index, (chunk_rows, nbytes) in enumerate(zip(rows, shares, strict=True)):
             chunk = dataclasses.replace(gemm, m=chunk_rows)
             part = _sized(self.pair.communication, nbytes)
             name = f"communication.c{index}"
@@ -325,16 +325,6 @@ class _Lowering:
 
 def _sized(op: Communication, nbytes: int) -> Communication:
     return dataclasses.replace(op, nbytes=nbytes)  # type: ignore[arg-type]  # Collective or Copy
-
-
-def _cut_rows(gemm: Gemm, count: int) -> list[int]:
-    """Row counts of the chunks, in whole tiles where there are enough."""
-    if gemm.m < count:
-        raise InputError(f"{count} chunks of a GEMM of {gemm.m} rows. Ask for {gemm.m} or fewer.")
-    tile = ROW_TILE if gemm.m >= count * ROW_TILE else 1
-    tiles = -(-gemm.m // tile)
-    bounds = [min(gemm.m, tiles * index // count * tile) for index in range(count + 1)]
-    return [b - a for a, b in itertools.pairwise(bounds)]
 
 
 def _shares(nbytes: int, weights: list[int]) -> list[int]:

@@ -88,8 +88,7 @@ def _require_block(call: str, count: int, blocks: Blocks, peers: Peers) -> None:
     if count != mine:
         raise InputError(
             f"{call}: rank {peers.rank} of {peers.size} gives {count} rows; of {blocks.rows} in all it has"
-            f" {mine} (blocks as torch.chunk cuts them). Pass rows= where they are not {peers.size} times this"
-            " rank's."
+            f" {mine} (blocks as torch.chunk cuts them). Pass rows= where blocks differ in length."
         )
 
 
