@@ -6,7 +6,6 @@ Deciding costs a few simulations, once for each kind of call in a process; later
 from __future__ import annotations
 
 import functools
-import math
 from pathlib import Path
 
 import torch
@@ -87,5 +86,5 @@ def _name(device: torch.device) -> str:
 
 def _rounded(rows: int) -> int:
     """Rows to an eighth of their power of two: batches of changing length are few kinds of calls."""
-    step = max(1, 1 << (max(1, rows).bit_length() - 4))
-    return max(1, math.ceil(rows / step) * step)
+    step = 1 << max(0, rows.bit_length() - 4)
+    return max(1, -(-rows // step) * step)
