@@ -111,6 +111,55 @@ def test_ranks_are_those_of_analyze_and_bad_files_lose_no_other(tmp_path: Path) 
         CliRunner().invoke(app, ["sample", "kernels", str(tmp_path), "--rank", "0"], catch_exceptions=False)
 
 
+WORK = """
+import torch
+
+def train(*layers):
+    weights = [torch.zeros(512, 512, requires_grad=True) for _ in range(int(layers[0]))]
+    given = torch.zeros(4096, 512)
+    def step():
+        x = given
+        for weight in weights:
+            x = torch.relu(x @ weight)
+        x.sum().backward()
+    return step
+
+def nothing():
+    return lambda: None
+"""
+
+
+@pytest.mark.torch
+def test_kernels_of_a_simulated_step_and_what_they_say_of_other_devices(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "work.py").write_text(WORK)
+    target, on = f"{tmp_path / 'work.py'}:train", ("--device", "h200-sxm,a100-sxm")
+    document = json.loads(run("kernels", target, *on, "--whole", "--format", "json", "--", "40"))
+    assert document["executor"] == "sim"
+    assert document["device"] == "h200-sxm"
+    here, there = document["scaled"]
+    assert (here["device"], there["device"]) == ("h200-sxm", "a100-sxm")
+    assert here["actual_ns"] == document["actual_ns"]
+    assert max(here["error_percent"], there["error_percent"]) < 2
+    assert len(document["kernels"]) < document["of"] / 10
+    assert "from the chosen" in run("kernels", target, *on, "--", "8")
+    for arguments, message in (
+        ([f"{tmp_path / 'work.py'}:nothing", *on], "launches no kernels"),
+        ([target], "code needs a device"),
+        ([str(EXAMPLE), *on], "are for code"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run("kernels", *arguments)
+
+
+def test_kernels_of_a_simulated_run_written_as_a_trace(tmp_path: Path) -> None:
+    trace = tmp_path / "run.json"
+    made = ["simulate", "llama3-8b", "--fsdp", "8", "--device", "h200-sxm", "--perfetto", str(trace)]
+    assert CliRunner().invoke(app, made, catch_exceptions=False).exit_code == 0
+    document = json.loads(run("kernels", trace, "--most", "20", "--format", "json"))
+    assert document["error_percent"] < 1
+
+
 @pytest.mark.parametrize("name", ["[red]a[/nope]", "a\x1b[31mb", "[/]", "\u202ea"])
 def test_names_in_tables_are_inert(tmp_path: Path, name: str) -> None:
     (tmp_path / "a.json").write_bytes(text_of([kernel(name, 1, 5)]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from tests.shared_data import shared
 
 from conccl.core.errors import InputError
 from conccl.core.timeline import Activity
-from conccl.sampling.kernels import sample_kernels
+from conccl.sampling.kernels import sample_kernels, stratified
+from conccl.traces.kernel_rows import kernel_rows
 from conccl.traces.kineto import read_trace
 from conccl.traces.sources import find_traces
 
@@ -78,3 +80,77 @@ def test_scaling_needs_every_duration() -> None:
 def test_what_cannot_be_sampled(names: list[str], durations: list[int], message: str) -> None:
     with pytest.raises(InputError, match=message):
         sample_kernels(names, np.array(durations))
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def measured_models() -> list[tuple[str, list[str], np.ndarray]]:
+    """Every model whose kernels were measured one by one."""
+    path = ROOT / "benchmarks" / "data" / "h200-sxm" / "2026-11-30" / "models.json.gz"
+    rows = json.loads(gzip.decompress(path.read_bytes()))["rows"]
+    return [
+        (
+            row["model"],
+            [name for name, *_ in row["kernels"]],
+            np.array([round(1000 * us) for _, us, *_ in row["kernels"]]),
+        )
+        for row in rows
+        if isinstance(row.get("kernels"), list)
+    ]
+
+
+def test_a_fiftieth_of_the_kernels_of_every_measured_model() -> None:
+    """Below a hundred kernels a fiftieth is one, which cannot stand for a long and a short one."""
+    models = measured_models()
+    assert len(models) > 30
+    for model, names, durations in models:
+        if len(names) >= 100:
+            sample = sample_kernels(names, durations, most=len(names) // 50)
+            assert sample.reduction >= 50, model
+            assert sample.error_percent is not None
+            assert sample.error_percent < 1, model
+
+
+def test_the_interval_covers_what_it_says_when_kernels_are_drawn() -> None:
+    """Drawn at random from each stratum, 95 % of projections lie within: counted over all models."""
+    random = np.random.default_rng(0)
+    covered = []
+    for _, names, durations in measured_models():
+        for error in (1.0, 5.0):
+            sample = sample_kernels(names, durations, error_percent=error)
+            assert sample.interval_percent <= error
+            total = np.zeros(400)
+            for stratum in stratified(names, durations, error_percent=error):
+                total += len(stratum) * durations[stratum][random.integers(0, len(stratum), len(total))]
+            off = 100 * np.abs(total / durations.sum() - 1)
+            covered.append((off <= sample.interval_percent + 1e-9).mean())
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
+    assert min(covered) > 0.88
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=2, max_size=200), st.sampled_from([30.0, 5.0, 1.0]))
+def test_the_chosen_are_never_further_off_than_their_means_allow(times: list[int], error: float) -> None:
+    durations = np.array(times)
+    sample = sample_kernels(["k"] * len(times), durations, error_percent=error)
+    strata = stratified(["k"] * len(times), durations, error_percent=error)
+    worst = sum(len(s) * float(np.abs(durations[s] - durations[s].mean()).min()) for s in strata)
+    assert abs(sample.projected_ns - sample.actual_ns) <= worst + len(strata)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kineto/resnet50_v100_num_workers_4_worker0.pt.trace.json.gz",
+        "hta/trace_filter_sampled_rank-0.json.gz",
+        "hta/trace_diff_control_control.json.gz",
+        "tracelens/b200__eager_trace.json.gz",
+        "param_dlrm_8rank/dlrm_kineto.tar.gz",
+    ],
+)
+def test_a_fiftieth_of_the_kernels_of_recorded_traces(name: str) -> None:
+    rows = kernel_rows([shared(f"traces/{name}")])
+    sample = sample_kernels(rows.names, rows.durations_ns, most=len(rows.names) // 50)
+    assert sample.reduction >= 50
+    assert sample.error_percent is not None
+    assert sample.error_percent < 1

@@ -14,7 +14,7 @@ import numpy as np
 from conccl.core.hardware import Device
 from conccl.core.kinds import DType
 from conccl.core.ops import Attention, Convolution, Gemm, GroupedGemm, Op, Recurrent
-from conccl.core.timeline import Timeline
+from conccl.core.timeline import Timeline, Times
 from conccl.costs.catalogue import system_of
 from conccl.costs.constants import constant
 from conccl.sim.executor import SimExecutor
@@ -49,6 +49,8 @@ class StepTime:
     unmodelled: tuple[Unmodelled, ...]
     timeline: Timeline
     """The second step on the GPU, rows named by their operators."""
+    durations_ns: Times
+    """Of each captured kernel call."""
 
 
 def simulate_step(captured: Captured, /, *, device: Device, gpus: int = 1) -> StepTime:
@@ -69,6 +71,7 @@ def simulate_step(captured: Captured, /, *, device: Device, gpus: int = 1) -> St
         mfu=_mfu(captured, device, iteration_ns=iteration_ns),
         unmodelled=_unmodelled(captured, durations),
         timeline=_named(step, captured),
+        durations_ns=durations,
     )
 
 
@@ -94,7 +97,7 @@ def _kernel_of_name(timeline: Timeline) -> np.ndarray[tuple[int], np.dtype[np.in
     return np.array([int(tail) if tail.isdigit() else -1 for tail in tails], dtype=np.int64)
 
 
-def _durations(timeline: Timeline, *, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _durations(timeline: Timeline, *, count: int) -> Times:
     found = np.zeros(count, dtype=np.int64)
     found[_kernel_of_name(timeline)[timeline.name_id]] = timeline.duration_ns
     return found
@@ -106,9 +109,7 @@ def _named(timeline: Timeline, captured: Captured) -> Timeline:
     return replace(timeline, names=names)
 
 
-def _unmodelled(
-    captured: Captured, durations: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> tuple[Unmodelled, ...]:
+def _unmodelled(captured: Captured, durations: Times) -> tuple[Unmodelled, ...]:
     times: Counter[str] = Counter()
     for call, duration_ns in zip(captured.kernels, durations, strict=True):
         if call.kernel.modelled is Modelled.BOUND:

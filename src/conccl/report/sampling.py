@@ -44,7 +44,7 @@ def render_kernels(sample: KernelSample, /) -> RenderableType:
     table = Table(box=box.SIMPLE)
     table.add_column("kernel", overflow="ellipsis", no_wrap=True, max_width=52)
     for column in ("duration", "stands for", "share"):
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     order = sorted(sample.points, key=lambda point: -point.weight * point.duration_ns)
     for point in order[:MOST_ROWS]:
         share = point.weight * point.duration_ns / max(1, sample.projected_ns)

@@ -38,11 +38,13 @@ def iterations_document(study: Study, /) -> dict[str, Any]:
     }
 
 
-def kernels_document(sample: KernelSample, /, *, device: str | None) -> dict[str, Any]:
+def kernels_document(
+    sample: KernelSample, /, *, device: str | None, executor: str = "trace"
+) -> dict[str, Any]:
     """``conccl.sample.kernels/1``."""
     return {
         "schema": "conccl.sample.kernels/1",
-        "executor": "trace",
+        "executor": executor,
         "device": device,
         "kernels": [
             {

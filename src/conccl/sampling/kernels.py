@@ -8,6 +8,7 @@ wanted is reached.
 
 from __future__ import annotations
 
+import enum
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,15 @@ from conccl.core.errors import InputError
 
 CONFIDENCE_Z = 1.96
 """Standard errors of a 95 % confidence interval."""
+
+
+class Grouping(enum.Enum):
+    """Whether kernels of different names may stand for each other."""
+
+    FEWEST = "fewest"
+    """Where that takes fewer: right for the run that they were chosen from."""
+    BY_NAME = "by name"
+    """Never, where there is room for all names: what takes as long here need not on another device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,21 +86,14 @@ def sample_kernels(
     *,
     error_percent: float = 1.0,
     most: int | None = None,
+    grouping: Grouping = Grouping.FEWEST,
 ) -> KernelSample:
     """The fewest kernels whose confidence interval is within the error, or ``most`` of them.
 
     ``names`` tell what each kernel is: those of equal name (with launch and shapes, where known) are alike.
     """
-    if not len(names):
-        raise InputError("no kernels to choose from. Give a trace or run with at least one.")
-    if not 0 < error_percent < 100:
-        raise InputError(f"an error of {error_percent} % was asked for; give one above 0 and below 100.")
-    if most is not None and most < 1:
-        raise InputError(f"{most} kernels at most were asked for; give 1 or more.")
     durations = np.asarray(durations_ns, dtype=np.float64)
-    if (durations < 0).any():
-        raise InputError(f"a kernel of {durations.min():g} ns. Durations are never negative.")
-    strata = _strata(names, durations, wanted=error_percent / 100 * durations.sum(), most=most or len(names))
+    strata = stratified(names, durations_ns, error_percent=error_percent, most=most, grouping=grouping)
     points = _points(names, durations, strata)
     variance = sum(_variance(durations, stratum) for stratum in strata)
     total = float(durations.sum())
@@ -105,10 +108,57 @@ def sample_kernels(
 Stratum = npt.NDArray[np.intp]
 
 
-def _strata(
-    names: Sequence[str], durations: npt.NDArray[np.float64], *, wanted: float, most: int
+def stratified(
+    names: Sequence[str],
+    durations_ns: npt.NDArray[np.int64],
+    /,
+    *,
+    error_percent: float = 1.0,
+    most: int | None = None,
+    grouping: Grouping = Grouping.FEWEST,
 ) -> list[Stratum]:
-    first = _by_name(names, durations, most=most)
+    """The kernels that each chosen one stands for, by index."""
+    if not len(names):
+        raise InputError("no kernels to choose from. Give a trace or run with at least one.")
+    if not 0 < error_percent < 100:
+        raise InputError(f"an error of {error_percent} % was asked for; give one above 0 and below 100.")
+    if most is not None and most < 1:
+        raise InputError(f"{most} kernels at most were asked for; give 1 or more.")
+    durations = np.asarray(durations_ns, dtype=np.float64)
+    if (durations < 0).any():
+        raise InputError(f"a kernel of {durations.min():g} ns. Durations are never negative.")
+    wanted = error_percent / 100 * float(durations.sum())
+    return _strata(names, durations, wanted=wanted, most=most or len(names), grouping=grouping)
+
+
+def _strata(
+    names: Sequence[str],
+    durations: npt.NDArray[np.float64],
+    *,
+    wanted: float,
+    most: int,
+    grouping: Grouping,
+) -> list[Stratum]:
+    """Begun with a stratum for each name, or with one for all: whichever needs fewer, or has less spread.
+
+    Telling kernels apart by name costs a stratum each, however little time it takes; by duration alone the
+    strata go where the time is.
+    """
+    _, group = np.unique(np.asarray(names, dtype=object).astype(str), return_inverse=True)
+    count = int(group.max()) + 1
+    found = [_split([np.arange(len(durations))], durations, wanted=wanted, most=most)]
+    if count <= (most if grouping is Grouping.BY_NAME else min(most, len(found[0]))):
+        by_name = np.split(np.argsort(group, kind="stable"), np.cumsum(np.bincount(group))[:-1])
+        found.insert(0, _split(by_name, durations, wanted=wanted, most=most))
+    if grouping is Grouping.BY_NAME:
+        return found[0]
+    return min(found, key=lambda strata: (len(strata), sum(_variance(durations, s) for s in strata)))
+
+
+def _split(
+    first: list[Stratum], durations: npt.NDArray[np.float64], *, wanted: float, most: int
+) -> list[Stratum]:
+    """Strata of which the one that adds most to the spread is halved until the interval is as wanted."""
     heap = [(-_variance(durations, stratum), number, stratum) for number, stratum in enumerate(first)]
     heapq.heapify(heap)
     variance = -sum(item[0] for item in heap)
@@ -124,19 +174,6 @@ def _strata(
             heapq.heappush(heap, (-_variance(durations, half), number, half))
             variance += _variance(durations, half)
     return [stratum for _, _, stratum in heap]
-
-
-def _by_name(names: Sequence[str], durations: npt.NDArray[np.float64], *, most: int) -> list[Stratum]:
-    """One stratum for each name where there is room for that; else all kernels together, told apart by time.
-
-    Telling kernels apart by name costs a stratum each; where few are allowed, splitting by duration leaves
-    less spread within strata.
-    """
-    _, group = np.unique(np.asarray(names, dtype=object).astype(str), return_inverse=True)
-    count = int(group.max()) + 1
-    if 4 * count > most:
-        return [np.arange(len(durations))]
-    return [np.flatnonzero(group == number) for number in range(count)]
 
 
 def _halves(durations: npt.NDArray[np.float64], stratum: Stratum) -> tuple[Stratum, Stratum]:
@@ -159,25 +196,47 @@ def _variance(durations: npt.NDArray[np.float64], stratum: Stratum) -> float:
     return float((len(values) * values.std()) ** 2) if values.std() > 1e-9 else 0.0
 
 
+CANDIDATES = 16
+"""Kernels of a stratum, those nearest its mean, of which one is chosen."""
+
+TOGETHER = 5
+"""Strata, those that can be off most, whose kernels are chosen together, every combination tried."""
+
+
 def _points(
     names: Sequence[str], durations: npt.NDArray[np.float64], strata: Sequence[Stratum]
 ) -> list[KernelPoint]:
-    """Of each stratum a kernel next to its mean, on the side that cancels what is off so far."""
-    points, off = [], 0.0
-    for stratum in sorted(strata, key=lambda members: -_variance(durations, members)):
-        values = durations[stratum]
-        mean = values.mean()
-        sides = (
-            np.where(values <= mean, mean - values, np.inf),
-            np.where(values >= mean, values - mean, np.inf),
+    """Of each stratum a kernel near its mean, so chosen that what they are off together cancels."""
+    nearest = [_nearest(durations, stratum) for stratum in strata]
+    off = [
+        len(stratum) * (durations[near] - durations[stratum].mean())
+        for stratum, near in zip(strata, nearest, strict=True)
+    ]
+    order = sorted(range(len(strata)), key=lambda place: -float(np.abs(off[place]).max()))
+    chosen = [0] * len(strata)
+    for place in order[TOGETHER:]:
+        rest = sum(float(off[other][chosen[other]]) for other in order[TOGETHER:] if other != place)
+        chosen[place] = int(np.argmin(np.abs(rest + off[place])))
+    most = order[:TOGETHER]
+    sums = np.full((1,) * len(most), sum(float(off[place][chosen[place]]) for place in order[TOGETHER:]))
+    for axis, place in enumerate(most):
+        sums = sums + off[place].reshape([-1 if axis == other else 1 for other in range(len(most))])
+    for place, pick in zip(most, np.unravel_index(int(np.argmin(np.abs(sums))), sums.shape), strict=True):
+        chosen[place] = int(pick)
+    return [
+        KernelPoint(
+            index=int(near[pick]),
+            name=str(names[near[pick]]),
+            weight=len(stratum),
+            duration_ns=round(durations[near[pick]]),
         )
-        nearest = [int(np.argmin(side)) for side in sides if np.isfinite(side).any()] or [0]
-        best = min(nearest, key=lambda place: abs(off + len(stratum) * (values[place] - mean)))
-        off += len(stratum) * (values[best] - mean)
-        index = int(stratum[best])
-        points.append(
-            KernelPoint(
-                index=index, name=str(names[index]), weight=len(stratum), duration_ns=round(values[best])
-            )
-        )
-    return points
+        for stratum, near, pick in zip(strata, nearest, chosen, strict=True)
+    ]
+
+
+def _nearest(durations: npt.NDArray[np.float64], stratum: Stratum) -> Stratum:
+    """A few kernels of a stratum by distance from its mean; of equal durations the first alone."""
+    _, first = np.unique(durations[stratum], return_index=True)
+    distinct = stratum[np.sort(first)]
+    distance = np.abs(durations[distinct] - durations[stratum].mean())
+    return distinct[np.argsort(distance, kind="stable")[:CANDIDATES]]
