@@ -1,6 +1,12 @@
 """`conccl characterize`: contract, order of strategies, sweeps, resuming, bad input."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -195,3 +201,45 @@ def test_dependent_pairs_go_by_chunks_and_fused(tmp_path):
     cells = found["pairs"][0]["strategies"]
     assert {cell["status"] for cell in cells.values()} == {"ok"}
     assert cells["fused"]["speedup"] > cells["serial"]["speedup"]
+
+
+def test_axes_make_a_product_and_the_table_has_a_row_for_each(pairs, tmp_path):
+    words = ("--device", "h200-sxm", "--strategies", "baseline,ce", "--vary", "device.copy_engines.count=1,8",
+             "--vary", "device.l2_nbytes=25M,50M")  # fmt: skip
+    found = run(pairs, *words)
+    assert [one["set"] for one in found["variations"]] == [
+        {"copy_engines.count": count, "l2_nbytes": size} for count in (1, 8) for size in (25 << 20, 50 << 20)
+    ]
+    page = tmp_path / "page.html"
+    words = ["characterize", str(pairs), *words, "--html", str(page)]
+    text = CliRunner().invoke(app, words, catch_exceptions=False).stdout
+    assert text.count("25 MiB") == text.count("50 MiB") == 2
+    assert "…" not in text
+    assert "Average fraction of ideal along the sweep" in page.read_text()
+
+
+def test_a_killed_sweep_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "src"))
+    many = [
+        {
+            "compute": {"m": 128 * number, "n": 8192, "k": 8192},
+            "communication": {"op": "all_gather", "nbytes": "512M", "ranks": 8},
+        }
+        for number in range(1, 41)
+    ]
+    path, folder = tmp_path / "pairs.json", tmp_path / "out"
+    path.write_text(json.dumps(many))
+    words = ["characterize", str(path), "--device", "h200-sxm", "--output", str(folder)]
+    process = subprocess.Popen([sys.executable, "-m", "conccl", *words], stdout=subprocess.DEVNULL)
+    store = folder / "store.jsonl"
+    until = time.monotonic() + 60
+    while (not store.exists() or store.read_text().count("\n") < 20) and time.monotonic() < until:
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL, "it ended before it could be killed"
+    before = store.read_text()
+    again = run(path, "--device", "h200-sxm", "--output", folder)
+    assert store.read_text().startswith(before[: before.rfind("\n") + 1])
+    whole = tmp_path / "whole"
+    assert again == run(path, "--device", "h200-sxm", "--output", whole)
+    assert sorted(store.read_text().splitlines()) == sorted((whole / "store.jsonl").read_text().splitlines())

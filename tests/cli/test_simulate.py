@@ -80,3 +80,46 @@ def test_what_does_not_fit_is_explained(arguments: list[str], error: type[InputE
     with pytest.raises(error, match=message) as raised:
         CliRunner().invoke(app, ["simulate", *arguments], catch_exceptions=False)
     assert raised.value.exit_code == 2
+
+
+SWEEP = (
+    *LLAMA,
+    "--vary",
+    "device.peer_link.out_bandwidth=225e9,450e9",
+    "--vary",
+    "device.hbm_nbytes=1G,141G",
+)
+
+
+def sweep(*arguments: object) -> dict[str, Any]:
+    words = ["simulate", *map(str, (*SWEEP, *arguments)), "--format", "json"]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 2  # half of the variations have too little memory
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def test_one_variation_that_does_not_fit_does_not_lose_the_others() -> None:
+    found = sweep()
+    assert [one["status"] for one in found["variations"]] == ["unsupported", "ok", "unsupported", "ok"]
+    assert "are missing" in found["variations"][0]["reason"]
+    assert found["iteration_ns"] == found["variations"][1]["iteration_ns"]
+
+
+def test_a_sweep_is_kept_drawn_and_the_same_by_processes(tmp_path: Path) -> None:
+    first = sweep("--output", tmp_path, "--html", tmp_path / "page.html")
+    kept = (tmp_path / "iterations.jsonl").read_text()
+    assert sweep("--output", tmp_path) == first
+    assert (tmp_path / "iterations.jsonl").read_text() == kept
+    (tmp_path / "iterations.jsonl").write_text(kept[: len(kept) * 2 // 3])
+    assert sweep("--output", tmp_path, "--jobs", 2) == first
+    page = (tmp_path / "page.html").read_text()
+    assert "Time of an iteration" in page
+    assert "225 GB/s" in page
+
+
+def test_a_sweeps_table_has_its_values() -> None:
+    text = run(*LLAMA, "--vary", "device.peer_link.out_bandwidth=225e9,450e9")
+    assert "225 GB/s" in text
+    assert "450 GB/s" in text
+    assert "…" not in text

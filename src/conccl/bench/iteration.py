@@ -81,8 +81,8 @@ class Iteration:
     mfu: float
     """Operations that the model needs, over what the GPUs could do in the time."""
     gpus: int
-    timeline: Timeline
-    """The representative layers of one micro-batch."""
+    timeline: Timeline | None
+    """The representative layers of one micro-batch; None where only the figures were kept."""
 
 
 def simulate_iteration(workload: Workload, /, *, executor: Executor, device: Device) -> Iteration:

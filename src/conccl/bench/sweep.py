@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from conccl.bench.characterize import Characterizer, Choose
+from conccl.bench.characterize import Characterizer, Choose, pair_key
 from conccl.bench.executors import open_bench
 from conccl.bench.results import Characterization, PairResult, Skipped
+from conccl.bench.spreading import Workers, all_processors, spread
 from conccl.bench.store import Store
 from conccl.core.hardware import Device
 from conccl.core.measurement import Environment, Measurement
@@ -19,6 +20,9 @@ from conccl.costs.catalogue import system_of, with_fields
 
 CELLS_WORTH_PROCESSES = 4_000
 """Simulated cells, about a millisecond each, beyond which starting processes pays."""
+
+LONGEST_NAME = 200
+"""Characters of a store's file name; longer ones get a short one made of theirs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,67 +57,87 @@ class Sweep:
     folder: Path | None = None
     """Where stores are kept; None: nowhere."""
     jobs: int | None = None
-    """Processes; None: as many as pay."""
-    backend: str | None = None
-    """Of joblib; None: processes of this machine."""
+    """Calls at a time; None: as many as pay."""
+    workers: Workers = Workers.JOBLIB
 
     def run(
+        self, variation: Variation, pairs: Sequence[Pair], /, *, done: Callable[[], None] = lambda: None
+    ) -> Characterization:
+        """All pairs on one device; ``done`` is called after each."""
+        (found,) = self.run_all([variation], pairs, done=done)
+        return found
+
+    def run_all(
         self,
-        variation: Variation,
+        variations: Sequence[Variation],
         pairs: Sequence[Pair],
         /,
         *,
         done: Callable[[], None] = lambda: None,
-    ) -> Characterization:
-        """All pairs on one device; ``done`` is called after each."""
-        environment = open_bench(self.executor, device=variation.device, gpus=self.gpus).environment
-        store = self._store(variation, environment)
-        results: list[PairResult] = []
-        skipped: list[Skipped] = []
-        for pair, result in zip(pairs, self._results(variation, pairs, store=store), strict=True):
-            if result.alone is None:
-                skipped.append(Skipped(source=pair.source, reason=result.reason))
-            else:
-                results.append(result)
-            done()
-        return Characterization(environment=environment, pairs=tuple(results), skipped=tuple(skipped))
+    ) -> Iterator[Characterization]:
+        """All pairs on each device in turn, all of them side by side; ``done`` is called after each pair."""
+        benches = [
+            open_bench(self.executor, device=variation.device, gpus=self.gpus) for variation in variations
+        ]
+        stores = [
+            self._store(variation, bench.environment)
+            for variation, bench in zip(variations, benches, strict=True)
+        ]
+        results = self._results(variations, pairs, stores=stores)
+        for bench in benches:
+            found: list[PairResult] = []
+            skipped: list[Skipped] = []
+            for pair in pairs:
+                result = next(results)
+                if result.alone is None:
+                    skipped.append(Skipped(source=pair.source, reason=result.reason))
+                else:
+                    found.append(result)
+                done()
+            yield Characterization(environment=bench.environment, pairs=tuple(found), skipped=tuple(skipped))
 
     def _store(self, variation: Variation, environment: Environment) -> Store | None:
         if self.folder is None:
             return None
-        name = f"store.{variation.name}.jsonl" if variation.changes else "store.jsonl"
-        return Store(self.folder / name.replace("/", "_"), environment=environment)
+        return Store(self.folder / store_name(variation), environment=environment)
 
     def _results(
-        self, variation: Variation, pairs: Sequence[Pair], *, store: Store | None
+        self, variations: Sequence[Variation], pairs: Sequence[Pair], *, stores: Sequence[Store | None]
     ) -> Iterator[PairResult]:
-        jobs = self._jobs(pairs)
-        if jobs == 1:
-            characterizer = _characterizer(self, variation.device, keep=store)
-            yield from (characterizer.pair(pair) for pair in pairs)
+        """Pair by pair, variation by variation."""
+        cells = [(place, pair) for place in range(len(variations)) for pair in pairs]
+        jobs = self._jobs(len(cells))
+        if jobs == 1 and self.workers is Workers.JOBLIB:
+            for variation, store in zip(variations, stores, strict=True):
+                characterizer = _characterizer(self, variation.device, keep=store)
+                yield from (characterizer.pair(pair) for pair in pairs)
             return
-        import joblib  # noqa: PLC0415 (slow to load, and most sweeps are small)
-
-        known = store.all() if store is not None else {}
-        parallel = joblib.Parallel(n_jobs=jobs, return_as="generator", backend=self.backend)
-        work = (joblib.delayed(_one)(self, variation.device, pair, known) for pair in pairs)
-        for result in parallel(work):
-            if store is not None:
-                cells = [one.measurement for one in result.strategies.values()]
-                store.add(
-                    cell
-                    for cell in (result.compute, result.communication, *cells)
-                    if store.get(cell.label) != cell
-                )
+        known = [_by_pair(store) for store in stores]
+        work = [
+            (self, variations[place].device, pair, known[place].get(pair_key(pair), {}))
+            for place, pair in cells
+        ]
+        results = spread(_one, work, jobs=jobs, workers=self.workers)
+        for (place, _), result in zip(cells, results, strict=True):
+            _keep(stores[place], result)
             yield result
 
-    def _jobs(self, pairs: Sequence[Pair]) -> int:
+    def _jobs(self, pairs: int) -> int:
         if self.executor != "sim":
             return 1  # a GPU measures one thing at a time
+        most = all_processors(self.workers)
         if self.jobs is not None:
-            return min(self.jobs, max(1, len(pairs)))
-        cells = len(pairs) * (len(self.strategies) + 2)
-        return (os.cpu_count() or 1) if cells > CELLS_WORTH_PROCESSES else 1
+            return self.jobs if most < 0 else min(self.jobs, max(1, pairs))
+        cells = pairs * (len(self.strategies) + 2)
+        return most if cells > CELLS_WORTH_PROCESSES or most < 0 else 1
+
+
+def store_name(variation: Variation, /) -> str:
+    """The file of a variation's store."""
+    name = f"store.{variation.name}.jsonl" if variation.changes else "store.jsonl"
+    if len(name) > LONGEST_NAME:
+        name = f"store.{hashlib.sha256(variation.name.encode()).hexdigest()[:16]}.jsonl"
+    return name.replace("/", "_")
 
 
 class _Known:
@@ -127,6 +151,22 @@ class _Known:
 
     def add(self, measurements: Sequence[Measurement], /) -> None:
         """Nothing: the process that has the file adds what comes back."""
+
+
+def _by_pair(store: Store | None) -> dict[str, dict[str, Measurement]]:
+    """What a store has of each pair, by the pair's key."""
+    found: dict[str, dict[str, Measurement]] = {}
+    for label, measurement in store.all().items() if store is not None else ():
+        found.setdefault(label.partition("/")[0], {})[label] = measurement
+    return found
+
+
+def _keep(store: Store | None, result: PairResult) -> None:
+    if store is not None:
+        cells = [one.measurement for one in result.strategies.values()]
+        store.add(
+            cell for cell in (result.compute, result.communication, *cells) if store.get(cell.label) != cell
+        )
 
 
 def _characterizer(sweep: Sweep, device: Device, *, keep: Store | _Known | None) -> Characterizer:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conccl.cli.output import Format, is_watched, say, write_json, write_table, write_text
+from conccl.cli.output import Format, say, write_json, write_table, write_text
 from conccl.cli.spread import Dp, Ep, Fsdp, Length, PhaseName, Sequences, Tp, workload_of
+from conccl.cli.sweep import EngineName, Jobs, Output, Settings, Vary, progress
 
 if TYPE_CHECKING:
     from conccl.bench.results import Characterization
@@ -43,22 +42,17 @@ def characterize(
     sequences: Sequences = 1,
     length: Length = 4096,
     phase: PhaseName = "training",
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", help="Folder for samples and results; an interrupted sweep goes on there."),
-    ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a number: device.FIELD=VALUE; may be repeated.")
-    ] = None,
-    vary: Annotated[
-        list[str] | None, typer.Option("--vary", help="Several values in turn: device.FIELD=V1,V2,...")
-    ] = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; as many as pay.")] = None,
+    output: Output = None,
+    settings: Settings = None,
+    vary: Vary = None,
+    jobs: Jobs = None,
+    engine: EngineName = "joblib",
     html: Annotated[Path | None, typer.Option("--html", help="Write a page with bars and tables.")] = None,
     form: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TABLE,
 ) -> None:
     """Measure or simulate pairs alone and together, by every strategy, and say how much of ideal is left."""
     from conccl.bench.characterize import strategies_of  # noqa: PLC0415
+    from conccl.bench.spreading import workers_of  # noqa: PLC0415
     from conccl.bench.sweep import Sweep, variations  # noqa: PLC0415
     from conccl.costs.catalogue import load_device, with_fields  # noqa: PLC0415
     from conccl.costs.fields import parse_settings, parse_variations  # noqa: PLC0415
@@ -73,11 +67,17 @@ def characterize(
         file = _pairs_of_model(
             workload_of(what, tp=tp, ep=ep, fsdp=fsdp, dp=dp, sequences=sequences, length=length, phase=phase)
         )
-    sweep = Sweep(executor=executor, gpus=gpus, strategies=chosen, folder=output, jobs=jobs)
-    found: list[tuple[Variation, Characterization]] = []
-    with _progress(len(file.pairs) * len(devices)) as done:
-        for variation in devices:
-            found.append((variation, sweep.run(variation, file.pairs, done=done)))  # noqa: PERF401
+    sweep = Sweep(
+        executor=executor,
+        gpus=gpus,
+        strategies=chosen,
+        folder=output,
+        jobs=jobs,
+        workers=workers_of(engine),
+    )
+    with progress("pairs", total=len(file.pairs) * len(devices)) as done:
+        results = sweep.run_all(devices, file.pairs, done=done)
+        found = list(zip(devices, results, strict=True))
     _print(found, file, form=form, output=output)
     if html is not None:
         from conccl.report.html import write_characterization  # noqa: PLC0415
@@ -112,24 +112,11 @@ def _print(
     if form is Format.JSON:
         write_json(whole)
         return
-    from rich.text import Text  # noqa: PLC0415
+    if len(found) > 1:
+        from conccl.report.sweep_table import render_characterizations  # noqa: PLC0415
 
-    for variation, one in found:
-        heading = [Text(variation.name, style="bold")] if variation.name else []
-        write_table(*heading, render_characterization(one))
+        write_table(render_characterizations(found))
+    else:
+        write_table(render_characterization(found[0][1]))
     for entry in unreadable:
         say(f"conccl: {entry['source']}: {entry['reason']}")
-
-
-@contextlib.contextmanager
-def _progress(total: int) -> Iterator[Callable[[], None]]:
-    """A bar on standard error where that is a terminal."""
-    if not is_watched():
-        yield lambda: None
-        return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import Progress  # noqa: PLC0415
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("pairs", total=total)
-        yield lambda: progress.advance(bar)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conccl.cli.output import Format, write_json, write_table
+from conccl.cli.output import Format, say, write_json, write_table
 from conccl.cli.simulate_code import is_code, simulate_code
 from conccl.cli.spread import (
     AttentionName,
@@ -24,12 +25,11 @@ from conccl.cli.spread import (
     Tp,
     workload_of,
 )
+from conccl.cli.sweep import EngineName, Jobs, Output, Settings, Vary, progress
 from conccl.core.errors import InputError
 
 if TYPE_CHECKING:
-    from conccl.bench.iteration import Iteration
-    from conccl.bench.sweep import Variation
-    from conccl.core.hardware import Device
+    from conccl.bench.iteration_sweep import Outcome
     from conccl.workloads.steps import Workload
 
 
@@ -63,21 +63,25 @@ def simulate(
     perfetto: Annotated[
         Path | None, typer.Option("--perfetto", help="Write the simulated layers as a trace.")
     ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a number: device.FIELD=VALUE; may be repeated.")
-    ] = None,
-    vary: Annotated[
-        list[str] | None, typer.Option("--vary", help="Several values in turn: device.FIELD=V1,V2,...")
-    ] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a page with lines and a table.")] = None,
+    output: Output = None,
+    settings: Settings = None,
+    vary: Vary = None,
+    jobs: Jobs = None,
+    engine: EngineName = "joblib",
     form: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TABLE,
 ) -> None:
     """Simulate an iteration of a model on a cluster: time, exposed communication, share of peak."""
+    from conccl.bench.iteration_sweep import IterationSweep, simulate_on  # noqa: PLC0415
+    from conccl.bench.spreading import workers_of  # noqa: PLC0415
     from conccl.bench.sweep import variations  # noqa: PLC0415
     from conccl.costs.catalogue import load_device, with_fields  # noqa: PLC0415
     from conccl.costs.fields import parse_settings, parse_variations  # noqa: PLC0415
 
     on = with_fields(load_device(device), parse_settings(tuple(settings or ())))
     if is_code(target):
+        if html is not None or output is not None or engine != "joblib":
+            raise InputError("--html, --output and --engine are for models, not for file.py:function so far.")
         simulate_code(
             target,
             arguments or (),
@@ -105,40 +109,34 @@ def simulate(
         phase=phase,
         gpus=gpus,
     )
-    found = [
-        (variation, _iteration(workload, variation.device))
-        for variation in variations(on, parse_variations(tuple(vary or ())))
-    ]
+    devices = variations(on, parse_variations(tuple(vary or ())))
+    sweep = IterationSweep(workload=workload, folder=output, jobs=jobs, workers=workers_of(engine))
+    with progress("iterations", total=len(devices)) as done:
+        found = sweep.run(devices, done=done)
+    if len(found) == 1 and found[0].iteration is None:
+        raise InputError(found[0].reason)
     _print(workload, found, form=form)
     if perfetto is not None:
         from conccl.traces.chrome import write_chrome  # noqa: PLC0415
 
-        write_chrome(found[0][1].timeline, path=perfetto)
+        first = found[0].iteration
+        timeline = first.timeline if first else None  # what an earlier run kept has none
+        timeline = timeline or simulate_on(workload, devices[0].device).timeline
+        assert timeline is not None, "what was not kept has a timeline"
+        write_chrome(timeline, path=perfetto)
+    if html is not None:
+        from conccl.report.html import write_iterations  # noqa: PLC0415
+
+        write_iterations(workload, found, path=html)
+        say(f"wrote {html}")
+    if any(outcome.reason for outcome in found):
+        raise typer.Exit(2)
 
 
-def _iteration(workload: Workload, device: Device) -> Iteration:
-    from conccl.bench.iteration import simulate_iteration  # noqa: PLC0415
-    from conccl.costs.catalogue import system_of  # noqa: PLC0415
-    from conccl.sim.executor import SimExecutor  # noqa: PLC0415
-    from conccl.workloads.layers import Phase  # noqa: PLC0415
-
-    training = workload.batch.phase is Phase.TRAINING
-    workload.parallelism.require_memory(workload.model, device=device, training=training)
-    system = system_of(device, gpus=workload.parallelism.gpus)
-    return simulate_iteration(workload, executor=SimExecutor(system=system), device=device)
-
-
-def _print(workload: Workload, found: list[tuple[Variation, Iteration]], *, form: Format) -> None:
-    from conccl.report.iteration import document, render_iterations  # noqa: PLC0415
+def _print(workload: Workload, found: Sequence[Outcome], *, form: Format) -> None:
+    from conccl.report.iteration import render_iterations, whole_document  # noqa: PLC0415
 
     if form is Format.JSON:
-        documents = [
-            {"set": dict(variation.changes), **document(workload, variation.device, iteration)}
-            for variation, iteration in found
-        ]
-        whole = {"schema": "conccl.simulate/1", **documents[0]}
-        if len(documents) > 1:
-            whole["variations"] = documents
-        write_json(whole)
-        return
-    write_table(render_iterations(workload, [(v.name, v.device, i) for v, i in found]))
+        write_json(whole_document(workload, found))
+    else:
+        write_table(render_iterations(workload, found))

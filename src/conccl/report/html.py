@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from conccl.advise.analysis import Analysis
+from conccl.bench.iteration_sweep import Outcome
 from conccl.report.blocks import Section
 from conccl.report.page import Page, write_page
 from conccl.report.runs import runs_of
@@ -15,9 +16,11 @@ from conccl.report.sections.collectives import collectives
 from conccl.report.sections.contention import contention
 from conccl.report.sections.headline import headline
 from conccl.report.sections.health import health
+from conccl.report.sections.iterations import iterations
 from conccl.report.sections.regions import regions
 from conccl.report.sections.strategies import Found, strategies
 from conccl.report.sections.timeline import timeline
+from conccl.workloads.steps import Workload
 
 _SECTIONS = (headline, timeline, advice, regions, breakdown, collectives, contention, health)
 """In the order of the page: the answer, the picture, what to do, then the evidence."""
@@ -42,6 +45,17 @@ def write_characterization(found: Found, /, *, path: str | Path, title: str) -> 
         title=title,
         subtitle=f"{environment.gpus} x {environment.device}, {environment.executor}",
         sections=(strategies(found),),
+    )
+    write_page(page, path=path)
+
+
+def write_iterations(workload: Workload, found: Sequence[Outcome], /, *, path: str | Path) -> None:
+    """Write one self-contained page of a simulated iteration, or of a sweep's, to a file."""
+    device = found[0].variation.device
+    page = Page(
+        title=f"How long an iteration takes: {workload.model.name}",
+        subtitle=f"{workload.parallelism.gpus} x {device.name}, simulated",
+        sections=(iterations(workload, found),),
     )
     write_page(page, path=path)
 

@@ -90,6 +90,17 @@ class PairTable:
         for columns in blocks:
             yield _block(names, columns, groups, averages, gap=gap)
         yield Text(_legend(names), style="dim")
+        yield from averaged_of(self.found)
+
+
+def averaged_of(found: Characterization, /) -> list[Text]:
+    """Which strategies' averages are over fewer pairs than others'."""
+    counts = {name: len(found.fractions(name)) for name in found.strategies}
+    most = max(counts.values(), default=0)
+    fewer = [f"{name} over {count}" for name, count in counts.items() if count < most]
+    if not fewer:
+        return []
+    return [Text(f"Means of fractions are over {most} pairs, but {', '.join(fewer)}.", style="dim")]
 
 
 def _columns(found: Characterization) -> tuple[str, ...]:
@@ -179,7 +190,7 @@ def _blocks(names: Sequence[str], rows: Sequence[_Row], *, width: int, gap: int)
     used = 0
     for index, name in enumerate(names):
         needed = gap + max(
-            *(len(line) for line in _head(name).split("\n")), *(row.cells[index].width for row in rows)
+            *(len(line) for line in head_text(name).split("\n")), *(row.cells[index].width for row in rows)
         )
         if blocks[-1] and used + needed > room:
             blocks.append([])
@@ -202,7 +213,7 @@ def _block(
     table.add_column("alone", justify="right", no_wrap=True, vertical="bottom")
     table.add_column("ideal", justify="right", no_wrap=True, vertical="bottom")
     for index in columns:
-        table.add_column(_head(names[index]), justify="right", no_wrap=True, vertical="bottom")
+        table.add_column(head_text(names[index]), justify="right", no_wrap=True, vertical="bottom")
     for title, rows in (*groups, ("", averages)):
         if title:
             table.add_row(Text(title, style="bold"))
@@ -217,13 +228,14 @@ def _block(
     return table
 
 
-def _head(name: str) -> str:
+def head_text(name: str, /) -> str:
+    """A strategy's short heading, in lines."""
     word, colon, number = name.partition(":")
     return f"{_HEADS.get(word, word)}\n:{number}" if colon else _HEADS.get(word, word)
 
 
 def _legend(names: Sequence[str]) -> str:
-    heads = " ".join(_head(name) for name in names).replace("\n", " ").replace("+", " ").split()
+    heads = " ".join(head_text(name) for name in names).replace("\n", " ").replace("+", " ").split()
     words = [f"{short}: {long}" for short, long in _MEANINGS.items() if short in heads]
     upper = (
         "Upper figure: fraction of ideal, (speedup - 1) / (ideal speedup - 1). Lower: speedup over serial."

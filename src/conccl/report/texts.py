@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from conccl.advise.analysis import Analysis, RankAnalysis
 from conccl.core.metrics import MEANINGFUL_IDEAL_SPEEDUP, Overlap
-from conccl.core.units import format_ns
+from conccl.core.units import format_bandwidth, format_bytes, format_ns
 from conccl.report.names import shown
 from conccl.traces.findings import OverlapEstimate, OverlappedRegion
 
@@ -100,6 +100,30 @@ def settled(fraction: float, /) -> float:
     0.0
     """
     return 0.0 if abs(fraction) < SMALL else fraction
+
+
+def value_text(field: str, value: object, /) -> str:
+    """A device field's value.
+
+    >>> value_text("peer_link.out_bandwidth", 450e9)
+    '450 GB/s'
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    if field.endswith("bandwidth"):
+        return format_bandwidth(value)
+    if field.endswith("nbytes"):
+        return format_bytes(value)
+    return f"{value:g}"
+
+
+def heading_lines(field: str, /) -> str:
+    r"""A device field's name in short lines, as the heading of a narrow column.
+
+    >>> heading_lines("peer_link.out_bandwidth")
+    'peer\nlink\nout\nbandwidth'
+    """
+    return field.replace(".", "_").replace("_", "\n")
 
 
 def headline_ranks(analysis: Analysis, /, *, most: int) -> tuple[RankAnalysis, ...]:

@@ -23,7 +23,7 @@ from conccl.report.blocks import (
     Tick,
 )
 from conccl.report.names import shown
-from conccl.report.texts import SMALL, ratio_text, settled, time_text
+from conccl.report.texts import SMALL, ratio_text, settled, time_text, value_text
 from conccl.workloads.pairs import op_text
 
 MOST_PAIRS = 300
@@ -159,8 +159,8 @@ def _cell(pair: PairResult, name: str, /) -> Cell:
 
 def _sweep(found: Found, /, *, how: str) -> list[Block]:
     """Averages of every strategy along the values that were varied."""
-    values, label, is_log = _axis([variation.changes for variation, _ in found])
-    ticks = _x_ticks(values, [variation for variation, _ in found])
+    values, label, is_log = axis([variation.changes for variation, _ in found])
+    ticks = axis_ticks(values, [variation for variation, _ in found])
     series = _series(found, values)
     if not series:
         return []
@@ -178,7 +178,7 @@ def _sweep(found: Found, /, *, how: str) -> list[Block]:
     ]
 
 
-def _axis(changes: Sequence[Mapping[str, object]], /) -> tuple[list[float], str, bool]:
+def axis(changes: Sequence[Mapping[str, object]], /) -> tuple[list[float], str, bool]:
     """Where each variation stands: by its value where one number was varied, else side by side."""
     fields = list(dict.fromkeys(field for each in changes for field in each))
     values = [each.get(fields[0]) for each in changes] if len(fields) == 1 else []
@@ -189,13 +189,13 @@ def _axis(changes: Sequence[Mapping[str, object]], /) -> tuple[list[float], str,
     return numbers, fields[0], low > 0 and high >= 8 * low
 
 
-def _x_ticks(values: Sequence[float], variations: Sequence[Variation], /) -> tuple[Tick, ...]:
-    labels = [", ".join(map(_value_text, variation.changes.values())) for variation in variations]
+def axis_ticks(values: Sequence[float], variations: Sequence[Variation], /) -> tuple[Tick, ...]:
+    """A tick where each variation stands, with the values that were varied."""
+    labels = [
+        ", ".join(value_text(field, value) for field, value in variation.changes.items())
+        for variation in variations
+    ]
     return tuple(Tick(value=value, label=text) for value, text in sorted(zip(values, labels, strict=True)))
-
-
-def _value_text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
 
 
 def _series(found: Found, values: Sequence[float], /) -> tuple[Series, ...]:
