@@ -1,5 +1,5 @@
 """``python -m conccl`` is ``conccl``."""
 
-from conccl.cli.main import run
+from conccl.cli.start import run
 
 run()

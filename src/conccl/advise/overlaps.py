@@ -12,6 +12,7 @@ from conccl.advise.costs import cover_ns
 from conccl.advise.view import View
 from conccl.core.timeline import Times
 from conccl.traces.breakdown import communicates, computes
+from conccl.traces.columns import grouped
 from conccl.traces.findings import ExposedCommunication, OverlappedRegion
 from conccl.traces.integrals import Numbers
 from conccl.traces.intervals import union
@@ -147,8 +148,7 @@ class _Overlaps:
     def _kernel(self, rows: Rows, /, *, weight: Times) -> Kernel:
         """The rows that do the same and weigh most together."""
         trace, columns = self.view.trace, self.view.timeline.columns
-        keys = np.stack([columns["operator"][rows], columns["collective"][rows], columns["nbytes"][rows]])
-        which = np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
+        which = grouped(columns["operator"][rows], columns["collective"][rows], columns["nbytes"][rows])
         chosen = rows[which == np.argmax(np.bincount(which, weights=weight))]
         first = chosen[0]
         operator, call = int(columns["operator"][first]), int(columns["collective"][first])

@@ -8,7 +8,7 @@ import numpy as np
 
 from conccl.core.errors import TraceError
 from conccl.core.timeline import Mask, Timeline
-from conccl.traces.breakdown import Sides, StepWindow, sides_of, split, step_windows
+from conccl.traces.breakdown import Sides, StepWindow, sides_of, split_own, step_windows
 from conccl.traces.findings import TimeSplit
 from conccl.traces.trace import Trace
 
@@ -28,16 +28,13 @@ class View:
     """Which rows are looked at."""
     start_ns: int
     end_ns: int
+    split: TimeSplit
+    """Where the time goes."""
 
     @property
     def timeline(self) -> Timeline:
         """The trace's rows, all of them."""
         return self.trace.timeline
-
-    @property
-    def split(self) -> TimeSplit:
-        """Where the time goes."""
-        return split(self.timeline) if self.chosen is None else self.chosen.split
 
     @property
     def text(self) -> str:
@@ -62,6 +59,7 @@ def view_of(trace: Trace, /, *, step: int | None) -> View:
             rows=np.ones(len(timeline), dtype=np.bool_),
             start_ns=int(timeline.start_ns.min()) if len(timeline) else 0,
             end_ns=int(timeline.end_ns.max()) if len(timeline) else 0,
+            split=split_own(every, span_ns=timeline.span_ns),
         )
     chosen = _chosen(trace, windows, step=step)
     return View(
@@ -72,6 +70,7 @@ def view_of(trace: Trace, /, *, step: int | None) -> View:
         rows=timeline.columns["step"] == chosen.step,
         start_ns=chosen.start_ns,
         end_ns=chosen.end_ns,
+        split=chosen.split,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import glob
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -63,11 +63,11 @@ def analyze(
 ) -> None:
     """Say where the time of profiler traces goes and what overlap costs: no GPU needed."""
     _refuse_to_replace_traces(html=html, perfetto=perfetto)
-    from conccl.advise.workers import children_ahead, collect_garbage_seldom, keep_freed_memory  # noqa: PLC0415
+    from conccl.advise.workers import collect_garbage_seldom, keep_freed_memory  # noqa: PLC0415
 
     keep_freed_memory()
     collect_garbage_seldom()
-    with children_ahead(_children(paths), module="conccl.advise.analyze"), _progress() as progress:
+    with _progress() as progress:
         from conccl.advise.analyze import analyze as analyze_traces  # noqa: PLC0415
         from conccl.advise.drawing import ROWS_DRAWN  # noqa: PLC0415
         from conccl.advise.predict import COST_MODELS  # noqa: PLC0415
@@ -89,6 +89,7 @@ def analyze(
         say(f"conccl: not read: {problem}")
     for error in failed:
         say(f"conccl: error: {error}")
+    gc.freeze()  # so that the interpreter's end does not look through everything once more
     if analysis.problems or failed:
         raise typer.Exit(2)
 
@@ -156,23 +157,6 @@ def _print(analysis: Analysis, output: Format) -> None:
         from conccl.report.terminal import render_terminal  # noqa: PLC0415
 
         write_table(render_terminal(analysis))
-
-
-WORTH_CHILDREN = 4 << 20
-"""Packed bytes from which on children are begun before anything is known but the size of the files."""
-
-
-def _children(paths: list[str]) -> int:
-    """How many processes beside this one will surely have work, by CPUs and by number and size of files."""
-    from conccl.advise.workers import cpus  # noqa: PLC0415
-
-    sizes = []
-    for path in paths:
-        with contextlib.suppress(OSError, ValueError):
-            found = map(Path, glob.glob(path))  # noqa: PTH207 (takes absolute patterns)
-            below = Path(path).rglob("*.json*") if path and Path(path).is_dir() else found
-            sizes += [file.stat().st_size for file in below]
-    return min(cpus(), len(sizes)) - 1 if sum(sizes) >= WORTH_CHILDREN else 0
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The entry point: the table of commands, and the one place that prints errors."""
+"""The table of commands, and the one place that prints errors."""
 
 from __future__ import annotations
 

@@ -53,12 +53,14 @@ Activities = npt.NDArray[np.int8]
 
 def computes(activity: Activities, /) -> Mask:
     """Rows of the compute side."""
-    return np.isin(activity, (Activity.COMPUTE, Activity.FUSED))
+    found: Mask = (activity == Activity.COMPUTE) | (activity == Activity.FUSED)
+    return found
 
 
 def communicates(activity: Activities, /) -> Mask:
     """Rows of the communication side."""
-    return np.isin(activity, (Activity.COMMUNICATION, Activity.FUSED))
+    found: Mask = (activity == Activity.COMMUNICATION) | (activity == Activity.FUSED)
+    return found
 
 
 def sides(*, start_ns: Times, end_ns: Times, activity: Activities) -> Sides:
@@ -78,14 +80,15 @@ def sides_of(timeline: Timeline, /) -> Sides:
 
 def split(timeline: Timeline, /) -> TimeSplit:
     """A whole timeline of one rank, split."""
-    every = sides_of(timeline)
-    return split_own(every, others=every, span_ns=timeline.span_ns)
+    return split_own(sides_of(timeline), span_ns=timeline.span_ns)
 
 
-def split_own(own: Sides, /, *, others: Sides, span_ns: int) -> TimeSplit:
-    """A window of ``span_ns`` whose own work is hidden by all work (``others``, which holds the own)."""
-    edges, held = partition(own.compute, own.communication, own.copies, others.compute, others.communication)
-    compute, communication, copies, any_compute, any_communication = held
+def split_own(own: Sides, /, *, others: Sides | None = None, span_ns: int) -> TimeSplit:
+    """A window of ``span_ns`` whose own work is hidden by all work: ``others``; None: the own is all."""
+    hiding = () if others is None else (others.compute, others.communication)
+    edges, held = partition(own.compute, own.communication, own.copies, *hiding)
+    compute, communication, copies = held[:3]
+    any_compute, any_communication = held[3:] or (compute, communication)
     length = np.diff(edges)
 
     def total(where: Mask) -> int:

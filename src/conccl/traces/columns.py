@@ -86,3 +86,15 @@ def renumbered(numbers: Numbers, /) -> tuple[list[int], Numbers]:
     """The numbers that occur, and the entries as indices into them; -1 stays -1."""
     used = np.unique(numbers[numbers >= 0])
     return used.tolist(), np.where(numbers >= 0, np.searchsorted(used, numbers), -1).astype(np.int32)
+
+
+def grouped(*keys: Array) -> npt.NDArray[np.intp]:
+    """A number from 0 for each row of these columns, equal where the rows are, in sorted order."""
+    order = np.lexsort(keys[::-1])
+    changes = np.zeros(len(order), dtype=np.bool_)
+    for key in keys:
+        ordered = key[order]
+        changes[1:] |= ordered[1:] != ordered[:-1]
+    groups = np.empty(len(order), dtype=np.intp)
+    groups[order] = np.cumsum(changes)
+    return groups

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from conccl.core.timeline import Activity, Ids, Mask, Timeline, Times
+from conccl.core.timeline import Activity, Mask, Timeline, Times
 from conccl.traces.breakdown import Sides
+from conccl.traces.columns import grouped
 from conccl.traces.findings import Contention
-from conccl.traces.integrals import Integral, Numbers, level
+from conccl.traces.integrals import Integral, Numbers, Rows
 from conccl.traces.intervals import distinct
 from conccl.traces.slowdown_fit import Fit, fit
 
@@ -54,7 +55,7 @@ def slowdowns(timeline: Timeline, /, *, every: Sides, rank: int, nbytes: Times, 
         rows = np.flatnonzero((timeline.activity == activity) & (timeline.duration_ns > 0))
         start, end = timeline.start_ns[rows], timeline.end_ns[rows]
         covered = other.coverage(start, end).astype(np.float64)
-        groups = _groups(timeline.columns["variant"][rows], nbytes[rows])
+        groups = grouped(timeline.columns["variant"][rows], nbytes[rows])
         found = fit(groups, duration=(end - start).astype(np.float64), covered=covered)
         rate[rows], alone_ns[rows], group[rows] = found.rate[groups], found.alone[groups], groups + count
         of_side = _records(
@@ -91,16 +92,8 @@ def _ctas_held(timeline: Timeline, /) -> Integral:
     start, end = timeline.start_ns[rows], timeline.end_ns[rows]
     edges = distinct(start, end)
     weight = timeline.columns["ctas"][rows].astype(np.float64)
-    return Integral(edges_ns=edges, value=level(edges, start_ns=start, end_ns=end, weight=weight))
-
-
-def _groups(variant: Ids, nbytes: Times, /) -> npt.NDArray[np.intp]:
-    """A number from 0 for each row, equal where variant and bytes are."""
-    order = np.lexsort((nbytes, variant))
-    changes = (np.diff(variant[order]) != 0) | (np.diff(nbytes[order]) != 0)
-    groups = np.empty(len(variant), dtype=np.intp)
-    groups[order] = np.concatenate(([0], np.cumsum(changes)))[: len(order)]
-    return groups
+    held = Rows.among(edges, start_ns=start, end_ns=end).level(weight=weight)
+    return Integral(edges_ns=edges, value=held)
 
 
 def _records(

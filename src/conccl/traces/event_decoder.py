@@ -26,6 +26,7 @@ from conccl.traces.events import (
     LaunchEvent,
     Specific,
 )
+from conccl.traces.sifting import Sifted
 
 Text = bytes | bytearray | memoryview
 
@@ -64,6 +65,17 @@ class EventDecoder:
         """The wanted events of a JSON array; raises msgspec's errors where the text is not such an array."""
         batch = self._by_category(text)
         return self.batch_of(_decode_general(text)) if batch is None else batch
+
+    def sifted(self, parts: Sifted, /) -> Batch:
+        """The same for sifted events; raises where they are not as their category has them."""
+        batch: Batch = {}
+        for category, text in parts.items():
+            if category is None:
+                for kind, events in self(text).items():
+                    batch.setdefault(kind, []).extend(events)
+            else:
+                batch.setdefault(category, []).extend(_DECODERS[category](text))
+        return batch
 
     def batch_of(self, events: Iterable[Event], /) -> Batch:
         """The wanted ones of general events, each as its category's type."""
@@ -113,6 +125,11 @@ _CATEGORISED = (
     (b'"ph": "i", "s"', b'"ph": "i", "cat": "instant", "s"'),
 )
 
+
+_DECODERS = {
+    category: msgspec.json.Decoder(list.__class_getitem__(shape)).decode for category, shape in SHAPES.items()
+}
+"""For events whose category is known."""
 
 _decode_general = msgspec.json.Decoder(list[Event]).decode
 

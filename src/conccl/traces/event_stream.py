@@ -21,6 +21,7 @@ from conccl.traces.event_decoder import EventDecoder
 from conccl.traces.events import CATEGORIES, Batch, Category, Event
 from conccl.traces.metadata import NESTING, TOKEN, Metadata, depth_at, parse_metadata
 from conccl.traces.odd_events import read_odd_event
+from conccl.traces.sifting import Sifter
 from conccl.traces.unpacking import BLOCK, Bytes
 
 EVENT_LIMIT = 64 * MIB
@@ -53,7 +54,8 @@ class EventStream:
         self._path = path
         self._block = block
         self._decode = EventDecoder(wanted)
-        self._text = bytearray(b"[")  # what is not decoded yet, behind a bracket that makes it an array
+        self._sift = Sifter() if wanted is CATEGORIES else None
+        self._text = b"["  # what is not decoded yet, behind a bracket that makes it an array
         self._offset = -1  # of that text in the file
         self._at_end = False
         self._head = b""
@@ -81,9 +83,9 @@ class EventStream:
         self._text += block
 
     def _drop(self, end: int) -> None:
-        """Forget the text up to here; a new buffer, since events may still refer to the old one."""
+        """Forget the text up to here."""
         self._offset += end - 1
-        self._text = bytearray(b"[") + memoryview(self._text)[end:]
+        self._text = b"[" + self._text[end:]
 
     def _error(self, problem: str, remedy: str) -> TraceError:
         place = f"byte {max(self._offset, 0)}"
@@ -95,7 +97,7 @@ class EventStream:
         while not start and not self._at_end and self._offset <= EVENT_LIMIT:
             self._drop(len(self._text))  # spaces
             self._fill(self._block)
-            start = bytes(self._text[1:].lstrip(_SPACE)[:1])
+            start = self._text[1:].lstrip(_SPACE)[:1]
         if not start:
             if self._source.damage:
                 raise self._broken_off()
@@ -105,7 +107,7 @@ class EventStream:
             return
         if start != b"{":
             raise self._error(*_NOT_JSON)
-        while (bracket := _events_bracket(bytes(self._text[1:]))) is None:
+        while (bracket := _events_bracket(self._text[1:])) is None:
             if self._at_end:
                 raise self._without_events()
             if len(self._text) > EVENT_LIMIT:
@@ -114,7 +116,7 @@ class EventStream:
                     "Give a Kineto (Chrome) trace.",
                 )
             self._fill(max(self._block, len(self._text)))
-        self._head = bytes(self._text[1 : bracket + 1]).lstrip(_SPACE)
+        self._head = self._text[1 : bracket + 1].lstrip(_SPACE)
         self._drop(bracket + 2)
 
     def _broken_off(self) -> TraceError:
@@ -123,7 +125,7 @@ class EventStream:
     def _without_events(self) -> TraceError:
         if self._source.damage:
             return self._broken_off()
-        if parse_metadata(bytes(self._text[1:])) is None:
+        if parse_metadata(self._text[1:]) is None:
             return self._error("no JSON, or truncated before its first event", "Give a complete JSON trace.")
         return self._error(
             "JSON without traceEvents", "Give a Kineto (Chrome) trace, as torch.profiler writes."
@@ -132,30 +134,34 @@ class EventStream:
     def _next_batch(self) -> tuple[Batch, int, bool]:
         """Events from the text, where they end in it, and whether the array of events has ended there."""
         self._fill(max(self._block, len(self._text)))
-        if self._at_end:
-            self._text += b" "
-        cut = len(self._text) - 1 if self._at_end else _last_boundary(self._text)
+        if (sifted := self._sifted()) is not None:
+            return *sifted, False
+        cut = len(self._text) if self._at_end else _last_boundary(self._text)
         if cut:
-            closed = self._text[cut]
-            self._text[cut] = _CLOSING
+            array = b"".join((memoryview(self._text)[:cut], b"]"))
             try:
-                batch = self._decode(memoryview(self._text)[: cut + 1])
+                return self._decode(array), self._behind_comma(cut), False
             except (msgspec.MsgspecError, RecursionError) as error:
-                self._text[cut] = closed
                 if ended := _ARRAY_ENDED.search(str(error)):
                     with contextlib.suppress(msgspec.MsgspecError, RecursionError, ValueError):
-                        bracket = self._text.rindex(
-                            b"]", 0, int(ended[1]) - 1
-                        )  # it counts past the one it met
-                        return self._decode(memoryview(self._text)[: bracket + 1]), bracket, True
-            else:
-                self._text[cut] = closed
-                return batch, self._behind_comma(cut), False
+                        # The place that it tells lies behind what it met.
+                        bracket = array.rindex(b"]", 0, int(ended[1]) - 1)
+                        return self._decode(array[: bracket + 1]), bracket, True
         return self._careful_batch()
+
+    def _sifted(self) -> tuple[Batch, int] | None:
+        """The events but the last by way of the sifter, and where the last begins; None: it cannot tell."""
+        found = None if self._sift is None or self._at_end else self._sift(self._text)
+        if found is None:
+            return None
+        try:
+            return self._decode.sifted(found[0]), found[1]
+        except (msgspec.MsgspecError, RecursionError):
+            return None
 
     def _careful_batch(self) -> tuple[Batch, int, bool]:
         """The complete events in the text one by one, those that cannot be read left out."""
-        text = bytes(self._text)
+        text = self._text
         events: list[Event] = []
         end = 1
         for start, stop, what in _scan(text, 1):
@@ -201,7 +207,7 @@ _NOT_JSON = ("not JSON", "Give a Kineto trace: .json, .json.gz or .tar.gz.")
 _COMMA = re.compile(rb"\s*,")
 
 
-def _last_boundary(text: bytes | bytearray) -> int:
+def _last_boundary(text: bytes) -> int:
     """The end of the event before the last place that looks like a boundary of events; 0: none."""
     for start in (max(0, len(text) - _TAIL), 0):
         places = [match.start() for match in _BOUNDARY.finditer(text, start)]

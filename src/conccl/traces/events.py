@@ -7,6 +7,7 @@ operators stay text until one turns out to be wanted.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -180,3 +181,21 @@ SHAPES: dict[Category, type[Specific]] = {
 
 Batch = dict[Category, list[Any]]
 """Complete ("X") events by category; each list holds the type that `SHAPES` names."""
+
+BATCH_EVENTS = 8192
+"""Events that are worth being put into columns at once; more only cost memory."""
+
+
+def gathered(batches: Iterable[Batch], /) -> Iterator[Batch]:
+    """The same events in fewer batches."""
+    waiting: Batch = {}
+    count = 0
+    for batch in batches:
+        for category, events in batch.items():
+            waiting.setdefault(category, []).extend(events)
+            count += len(events)
+        if count >= BATCH_EVENTS:
+            yield waiting
+            waiting, count = {}, 0
+    if waiting:
+        yield waiting

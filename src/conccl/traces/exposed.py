@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from conccl.core.timeline import Activity, Ids, Mask, Timeline, Times
 from conccl.traces.breakdown import Sides, computes
+from conccl.traces.columns import grouped
 from conccl.traces.findings import ExposedCommunication
 from conccl.traces.intervals import Intervals
 
@@ -82,8 +83,7 @@ def exposed_communication(
     stretch = _longest_stretches(timeline.start_ns[rows], timeline.end_ns[rows], covered=every.compute)
     compute = _Compute(timeline)
     before, after = compute.before(stretch.start_ns), compute.after(stretch.end_ns)
-    keys = np.stack((timeline.name_id[rows], compute.names(before), compute.names(after)), axis=1)
-    groups = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+    groups = grouped(timeline.name_id[rows], compute.names(before), compute.names(after))
     summed = np.bincount(groups, weights=exposed)
     found: list[ExposedCommunication] = []
     for group in np.argsort(-summed, kind="stable")[:keep]:

@@ -18,10 +18,10 @@ STEP_PREFIX = "ProfilerStep"
 COMMUNICATION_PREFIXES = ("nccl:", "c10d::", "record_param_comms", "gloo:", "mpi:", "ucc:", "xccl:", "rccl:")
 """Labels that PyTorch's process groups put around their calls."""
 
-_LABELS_AMONG_OPS = (STEP_PREFIX, *COMMUNICATION_PREFIXES)
+LABELS_AMONG_OPS = (STEP_PREFIX, *COMMUNICATION_PREFIXES)
 
-_PROBED = 32
-"""Operators of a batch that are asked whether they record shapes."""
+_PROBED = 64
+"""Operators of a batch that are asked whether they record shapes, evenly spread."""
 
 
 class HostRows:
@@ -52,9 +52,9 @@ class HostRows:
             self._append_labels(batch[Category.GPU_LABEL], on_gpu=True)
         if Category.OP in batch:
             ops = batch[Category.OP]
-            if labels := [event for event in ops if event.name.startswith(_LABELS_AMONG_OPS)]:
+            if labels := [event for event in ops if event.name.startswith(LABELS_AMONG_OPS)]:
                 self._append_labels(labels, on_gpu=False)
-            if any(b'"Input Dims"' in bytes(event.args) for event in ops[:_PROBED]):
+            if any(b'"Input Dims"' in bytes(event.args) for event in ops[:: max(1, len(ops) // _PROBED)]):
                 self._append_shapes(ops)
 
     def thread_numbers(self, columns: Columns, /) -> Numbers:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from conccl.core.timeline import Times
+from conccl.core.timeline import Mask, Times
 
 Numbers = npt.NDArray[np.float64]
+_ALL = slice(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -29,25 +31,57 @@ class Integral:
 
     def between(self, start_ns: Times, end_ns: Times, /) -> Numbers:
         """The integral over each [start, end)."""
-        return self._until(end_ns) - self._until(start_ns)
+        return between((self,), start_ns, end_ns)[0]
 
-    def _until(self, moments_ns: Times) -> Numbers:
-        if len(self.edges_ns) < 2:
-            return np.zeros(len(moments_ns))
-        at = np.clip(moments_ns, self.edges_ns[0], self.edges_ns[-1])
-        stretch = np.clip(np.searchsorted(self.edges_ns, at, side="right") - 1, 0, len(self.value) - 1)
-        return self._before[stretch] + self.value[stretch] * (at - self.edges_ns[stretch])
+    def until(self, moments: Moments, /) -> Numbers:
+        """The integral up to each moment."""
+        return self._before[moments.stretch] + self.value[moments.stretch] * moments.into
 
 
-def level(edges_ns: Times, /, *, start_ns: Times, end_ns: Times, weight: Numbers | None = None) -> Numbers:
-    """For each stretch between edges, the summed weight (1 each: the count) of the rows that run there.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Moments:
+    """Moments as the stretches between edges that hold them, and how far into them they are."""
 
-    Every start and end must be an edge.
-    """
-    opens = np.searchsorted(edges_ns, start_ns)
-    closes = np.searchsorted(edges_ns, end_ns)
-    count = len(edges_ns)
-    change = np.bincount(opens, weights=weight, minlength=count) - np.bincount(
-        closes, weights=weight, minlength=count
-    )
-    return np.cumsum(change)[:-1].astype(np.float64)
+    stretch: npt.NDArray[np.intp]
+    into: Times
+
+    @classmethod
+    def among(cls, edges_ns: Times, moments_ns: Times, /) -> Moments:
+        """Those beyond the edges are moved to the outermost; there must be two edges."""
+        at = np.clip(moments_ns, edges_ns[0], edges_ns[-1])
+        stretch = np.clip(np.searchsorted(edges_ns, at, side="right") - 1, 0, len(edges_ns) - 2)
+        return cls(stretch=stretch, into=at - edges_ns[stretch])
+
+
+def between(integrals: Sequence[Integral], start_ns: Times, end_ns: Times, /) -> list[Numbers]:
+    """Of integrals of the same edges, each over every [start, end)."""
+    edges_ns = integrals[0].edges_ns
+    if len(edges_ns) < 2:
+        return [np.zeros(len(start_ns)) for _ in integrals]
+    start, end = Moments.among(edges_ns, start_ns), Moments.among(edges_ns, end_ns)
+    return [integral.until(end) - integral.until(start) for integral in integrals]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rows:
+    """Rows by the edges at which they start and end; every start and end must be an edge."""
+
+    edges_ns: Times
+    opens: npt.NDArray[np.intp]
+    closes: npt.NDArray[np.intp]
+
+    @classmethod
+    def among(cls, edges_ns: Times, /, *, start_ns: Times, end_ns: Times) -> Rows:
+        """Rows [start, end)."""
+        opens, closes = np.searchsorted(edges_ns, start_ns), np.searchsorted(edges_ns, end_ns)
+        return cls(edges_ns=edges_ns, opens=opens, closes=closes)
+
+    def level(self, *, chosen: Mask | slice = _ALL, weight: Numbers | None = None) -> Numbers:
+        """For each stretch between edges, the summed weight (1 each: the count) of the chosen rows there."""
+        count = len(self.edges_ns)
+        weight = None if weight is None else weight[chosen]
+        opened, closed = (
+            np.bincount(places[chosen], weights=weight, minlength=count)
+            for places in (self.opens, self.closes)
+        )
+        return np.cumsum(opened - closed)[:-1].astype(np.float64)

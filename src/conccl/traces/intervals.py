@@ -96,7 +96,16 @@ def union(start_ns: Times, end_ns: Times, /) -> Intervals:
 def partition(*sets: Intervals) -> tuple[Times, tuple[Mask, ...]]:
     """All edges of the sets, and for each set which stretches between neighbouring edges it holds."""
     edges = distinct(*(edge for each in sets for edge in (each.start_ns, each.end_ns)))
-    return edges, tuple(each.holds(edges[:-1]) for each in sets)
+    return edges, tuple(_held(edges, each) for each in sets)
+
+
+def _held(edges: Times, intervals: Intervals) -> Mask:
+    """Which stretches between these edges, its own among them, the set holds."""
+    change = np.zeros(len(edges), dtype=np.int8)
+    change[np.searchsorted(edges, intervals.start_ns)] = 1
+    change[np.searchsorted(edges, intervals.end_ns)] = -1
+    held: Mask = np.cumsum(change[:-1], dtype=np.int8).view(np.bool_)
+    return held
 
 
 def distinct(*times_ns: Times) -> Times:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from conccl.traces.assembly import Source, assemble
 from conccl.traces.classify import HostCopies
 from conccl.traces.event_stream import EventStream
-from conccl.traces.events import FLOW_CATEGORIES, Category
+from conccl.traces.events import FLOW_CATEGORIES, Category, gathered
 from conccl.traces.flows import link_by_flows
 from conccl.traces.gpu_rows import GpuRows
 from conccl.traces.host_rows import HostRows
@@ -39,7 +39,7 @@ def collect(source: Bytes, /, *, file: TraceFile) -> Source:
     gpu, host = GpuRows(), HostRows()
     sync_rows = 0
     stream = EventStream(source, path=file.name)
-    for batch in stream:
+    for batch in gathered(stream):
         gpu.append(batch)
         host.append(batch)
         sync_rows += len(batch.get(Category.SYNC, ()))

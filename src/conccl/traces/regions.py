@@ -20,7 +20,7 @@ from conccl.core.metrics import Overlap
 from conccl.core.timeline import Ids, Timeline, Times
 from conccl.traces.breakdown import Sides, communicates, computes
 from conccl.traces.findings import OverlapEstimate, OverlappedRegion
-from conccl.traces.integrals import Integral, Numbers, level
+from conccl.traces.integrals import Integral, Numbers, Rows, between
 from conccl.traces.intervals import distinct
 
 BREAK_NS = 10_000
@@ -105,20 +105,20 @@ class IsolatedWork:
 
     def within(self, start_ns: Times, end_ns: Times, /) -> tuple[Work, ...]:
         """What happened in each window [start, end)."""
-        columns = [integral.between(start_ns, end_ns).tolist() for integral in self._integrals]
+        columns = [column.tolist() for column in between(self._integrals, start_ns, end_ns)]
         return tuple(Work(*figures) for figures in zip(*columns, strict=True))
 
     def within_all(self, start_ns: Times, end_ns: Times, /) -> Work:
         """What happened in all windows [start, end) together."""
-        return Work(*(float(integral.between(start_ns, end_ns).sum()) for integral in self._integrals))
+        return Work(*(float(column.sum()) for column in between(self._integrals, start_ns, end_ns)))
 
     def within_groups(
         self, groups: npt.NDArray[np.intp], start_ns: Times, end_ns: Times, /
     ) -> tuple[Work, ...]:
         """What happened in the windows of each group (numbered from 0) together."""
         columns = [
-            np.bincount(groups, weights=integral.between(start_ns, end_ns)).tolist()
-            for integral in self._integrals
+            np.bincount(groups, weights=column).tolist()
+            for column in between(self._integrals, start_ns, end_ns)
         ]
         return tuple(Work(*figures) for figures in zip(*columns, strict=True))
 
@@ -130,13 +130,13 @@ def isolated_work(timeline: Timeline, /, *, rate: Numbers, doubt: Numbers | None
     """
     start, end = timeline.start_ns, timeline.end_ns
     edges = distinct(start, end) if len(start) else np.zeros(1, dtype=np.int64)
+    all_rows = Rows.among(edges, start_ns=start, end_ns=end)
     known = np.isfinite(rate)
     rate = np.where(known, rate, 1.0)
     compute, communication = computes(timeline.activity), communicates(timeline.activity)
 
     def running(rows: npt.NDArray[np.bool_], weight: Numbers | None = None) -> Numbers:
-        weight = None if weight is None else weight[rows]
-        return level(edges, start_ns=start[rows], end_ns=end[rows], weight=weight)
+        return all_rows.level(chosen=rows, weight=weight)
 
     computing, communicating = running(compute), running(communication)
     both = (computing > 0) & (communicating > 0)

@@ -25,7 +25,7 @@ except ImportError:  # there is no wheel for this machine
 
 _INFLATE_ERRORS: Any = (zlib.error, _zlib.error)
 
-BLOCK = MIB
+BLOCK = 2 * MIB
 """Unpacked bytes handed on at a time: small enough for the caches, so that decoding is a third faster than on
 blocks of 4 MiB; and memory depends on this, not on the size of a trace."""
 
