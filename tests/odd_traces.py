@@ -32,6 +32,31 @@ SEED = text_of(
     deviceProperties=[{"id": 0, "name": "GPU", "numSms": 4}],
 )
 
+LAID_OUT = (
+    b'{\n  "schemaVersion": 1,\n  "traceEvents": [\n  '
+    + b",\n  ".join(
+        b'{\n    "ph": "%b", "cat": "%b", "name": "%b", "pid": 0, "tid": 7,\n    "ts": %d, "dur": 5,'
+        b'\n    "args": {\n      "External id": %d,\n'
+        b'      "device": 0, "stream": 7, "correlation": %d\n    }\n  }'
+        % (phase, category, name, number, number, number)
+        for number, (phase, category, name) in enumerate(
+            [
+                (b"X", b"user_annotation", b"ProfilerStep#1"),
+                (b"X", b"cpu_op", b"aten::mm"),
+                (b"X", b"cpu_op", b"nccl:all_reduce"),
+                (b"X", b"cuda_runtime", b"cudaEventQuery"),
+                (b"X", b"cuda_runtime", b"cudaLaunchKernel"),
+                (b"s", b"ac2g", b"ac2g"),
+                (b"X", b"kernel", b"gemm{lambda}"),
+                (b"X", b"gpu_memset", b"Memset (Device)"),
+                (b"X", b"gpu_memcpy", b"Memcpy HtoD"),
+            ]
+        )
+    )
+    + b'\n  ],\n  "traceName": "t"\n}\n'
+)
+"""A trace as Kineto itself lays it out."""
+
 
 def check(traces: Iterable[Trace], problems: Iterable[TraceError] = ()) -> None:
     """What must hold of every trace, however it came about."""

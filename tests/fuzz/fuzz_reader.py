@@ -1,17 +1,20 @@
 """Feeds the reader what atheris thinks up: `python tests/fuzz/fuzz_reader.py CORPUS -max_total_time=600`.
 
-The first byte of an input says how the rest comes: as it is, gzipped, or in an archive. Anything but
-`TraceError` and traces that hold together is a crash, which libFuzzer reports and keeps.
+The first byte of an input says how the rest comes: as it is, gzipped, in an archive, or in small blocks,
+which must give the rows that one large block gives. Anything but `TraceError` and traces that hold together is a
+crash, which libFuzzer reports and keeps.
 """
 
 from __future__ import annotations
 
 import gzip
 import io
+import json
 import sys
 import tarfile
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import atheris
 
@@ -42,6 +45,9 @@ def test_one_input(data: bytes) -> None:
         read = read_traces([path])
         check(read.traces, read.problems)
         return
+    if how == b"K":
+        compare_blocks(content)
+        return
     packed = gzip.compress(content, 0) if how == b"Z" else content
     source = Plain(io.BytesIO(packed))
     try:
@@ -50,6 +56,33 @@ def test_one_input(data: bytes) -> None:
     except TraceError:
         return
     check(traces)
+
+
+def compare_blocks(content: bytes) -> None:
+    """Events of good JSON are the same whether they are sifted or, in one block, decoded."""
+    try:
+        json.loads(content, object_pairs_hook=without_doubles)
+    except (ValueError, RecursionError):
+        return
+    rows = []
+    for block in (256, 1 << 20):
+        try:
+            found = collect(Plain(io.BytesIO(content)), file=FILE, block=block)
+        except TraceError:
+            rows.append(())
+            continue
+        kinds = found.gpu.columns.array("kind", dtype="i4").tolist()
+        starts = found.gpu.columns.array("start_ns", dtype="i8").tolist()
+        labels = found.host.labels.array("start_ns", dtype="i8").tolist()
+        rows.append((sorted(zip(kinds, starts, strict=True)), sorted(labels)))
+    assert rows[0] == rows[1], rows
+
+
+def without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; of a key that stands twice nothing is promised."""
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key stands twice")
+    return dict(pairs)
 
 
 def archive_of(content: bytes) -> bytes:

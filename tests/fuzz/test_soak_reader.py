@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from odd_traces import SEED
+from odd_traces import LAID_OUT, SEED
 
 SECONDS = int(os.environ.get("CONCCL_FUZZ_SECONDS", "600"))
 
@@ -27,6 +27,7 @@ def test_only_our_own_errors_come_out(tmp_path: Path) -> None:
         "packed": b"Z" + SEED,
         "gzip": b"P" + gzip.compress(SEED),
         "archive": b"A" + SEED,
+        "blocks": b"K" + LAID_OUT,
     }.items():
         (corpus / name).write_bytes(seed)
     script = Path(__file__).with_name("fuzz_reader.py")

@@ -12,7 +12,7 @@ from conccl.traces.host_rows import HostRows
 from conccl.traces.rules import Rules, built_in_rules
 from conccl.traces.sources import TraceFile
 from conccl.traces.trace import Trace
-from conccl.traces.unpacking import Bytes, open_bytes
+from conccl.traces.unpacking import BLOCK, Bytes, open_bytes
 
 
 def read_trace(
@@ -34,11 +34,11 @@ def read_trace(
     return assemble(found, rules=rules, host_copies=host_copies)
 
 
-def collect(source: Bytes, /, *, file: TraceFile) -> Source:
-    """What there is in a stream of bytes that is this file's content."""
+def collect(source: Bytes, /, *, file: TraceFile, block: int = BLOCK) -> Source:
+    """What there is in a stream of bytes that is this file's content, read in blocks of so many bytes."""
     gpu, host = GpuRows(), HostRows()
     sync_rows = 0
-    stream = EventStream(source, path=file.name)
+    stream = EventStream(source, path=file.name, block=block)
     for batch in gathered(stream):
         gpu.append(batch)
         host.append(batch)
