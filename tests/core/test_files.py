@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
 
-from conccl.core.errors import OutputError
-from conccl.core.files import write_file
+from conccl.core.errors import InputError, OutputError
+from conccl.core.files import regular, write_file
 
 
 def test_folders_are_made_and_chunks_joined(tmp_path: Path):
@@ -33,3 +34,12 @@ def test_a_mistake_of_ours_is_no_output_error(tmp_path: Path):
 
     with pytest.raises(ValueError, match="ours"):
         write_file(tmp_path / "a", broken())
+
+
+def test_what_may_never_end_is_not_read(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(InputError, match="pipe or device"):
+            regular(path)
+    assert regular(tmp_path) == tmp_path
+    assert regular("nowhere") == Path("nowhere")

@@ -1,8 +1,8 @@
 """Feeds the reader what atheris thinks up: `python tests/fuzz/fuzz_reader.py CORPUS -max_total_time=600`.
 
 The first byte of an input says how the rest comes: as it is, gzipped, in an archive, or in small blocks,
-which must give the rows that one large block gives. Anything but `TraceError` and traces that hold together is a
-crash, which libFuzzer reports and keeps.
+which must give the rows that one large block gives. Anything but `TraceError` and traces that hold
+together is a crash, which libFuzzer reports and keeps.
 """
 
 from __future__ import annotations

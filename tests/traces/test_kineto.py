@@ -490,6 +490,15 @@ def test_synchronisation_and_labels_of_the_gpu_are_no_work(path: Path) -> None:
 # Health
 
 
+def test_rows_as_begin_and_end_are_counted_and_told(path: Path) -> None:
+    begun = [{**kernel("k", 5, 1), "ph": phase} for phase in "BE"] * 3
+    trace = read_one(path, [kernel("gemm", 1, 2), *begun])
+    assert len(trace.timeline) == 1
+    assert any(warning.startswith("3 GPU rows are given as begin and end") for warning in trace.warnings)
+    with pytest.raises(TraceError, match="3 are begin and end"):
+        read_one(path, begun)
+
+
 def test_rows_that_overrun_the_next_on_their_stream_are_cut(path: Path) -> None:
     rows = [kernel("a", 0, 100), kernel("b", 90, 10), kernel("c", 50, 500, stream=8), kernel("d", 100, 1)]
     trace = read_one(path, rows)

@@ -138,6 +138,8 @@ class RankAnalysis:
     """Summed durations of kernels."""
     health: Health
     drawing: Drawing | None
+    contention_left_out: int = 0
+    """Kernels that met the other side and are not listed: those that lost least."""
     predictions: PredictionsUsed | None = None
     """None: none were asked for, or every kernel that ran under overlap also ran alone."""
     warnings: tuple[str, ...]

@@ -59,6 +59,7 @@ def _rank(rank: RankAnalysis, /) -> dict[str, Any]:
         "overlap": _estimate(rank.overlap),
         "steps": [_step(step) for step in rank.steps],
         "windows": [_window(window) for window in rank.windows],
+        "contention_left_out": rank.contention_left_out,
         "predictions": None if rank.predictions is None else _predictions(rank.predictions),
         "health": _plain(rank.health),
         "warnings": list(rank.warnings),

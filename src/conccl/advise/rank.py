@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from conccl.advise.analysis import PredictionsUsed, RankAnalysis
+from conccl.advise.analysis import RankAnalysis
 from conccl.advise.calls import call_rows, calls_of
 from conccl.advise.drawing import ROWS_DRAWN, draw
-from conccl.advise.isolation import isolation
+from conccl.advise.isolation import Isolation, isolation
 from conccl.advise.kernels import candidates, is_kernel, shared_stream_ns, unclassified
 from conccl.advise.overlaps import RecordedOverlap, recorded_overlaps
 from conccl.advise.predict import Predict
@@ -110,9 +110,7 @@ def analyze_rank(trace: Trace, options: RankOptions, /) -> RankFindings:
     named_regions = tuple(dataclasses.replace(r, step=_number(trace, r.step)) for r in regions)
     named_exposed = tuple(dataclasses.replace(e, step=_number(trace, e.step)) for e in exposed.findings)
     return RankFindings(
-        analysis=_analysis(
-            view, work=work, kernels=kernels, rows_drawn=options.rows_drawn, predictions=alone.used
-        ),
+        analysis=_analysis(view, work=work, kernels=kernels, rows_drawn=options.rows_drawn, alone=alone),
         world_size=trace.world_size,
         calls=calls_of(view, rows),
         call_exposed_ns=exposed.exposed_ns[rows],
@@ -136,7 +134,7 @@ def _analysis(
     work: IsolatedWork,
     kernels: Mask,
     rows_drawn: int,
-    predictions: PredictionsUsed | None,
+    alone: Isolation,
 ) -> RankAnalysis:
     """What a reader sees of the rank."""
     trace, timeline = view.trace, view.timeline
@@ -167,7 +165,8 @@ def _analysis(
         kernel_ns=int(timeline.duration_ns[kernels].sum()),
         health=trace.health,
         drawing=drawing,
-        predictions=predictions,
+        contention_left_out=max(0, len(alone.kernels) - CONTENTION_KEPT),
+        predictions=alone.used,
         warnings=trace.warnings,
     )
 

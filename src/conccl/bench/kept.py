@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from conccl.core.errors import OutputError, StoreError
+from conccl.core.files import regular
 
 SCHEMA = "conccl.kept/1"
 
@@ -32,7 +33,7 @@ class Kept:
 
     def _read(self) -> None:
         try:
-            text = self._path.read_text(encoding="utf-8")
+            text = regular(self._path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise StoreError(f"cannot read {self._path}: {error}. Give another --output.") from error
         whole = text[: text.rfind("\n") + 1]

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from conccl.core.errors import OutputError, StoreError
+from conccl.core.files import regular
 from conccl.core.measurement import Environment, Measurement
 from conccl.core.records import from_json_value, to_json_value
 
@@ -69,7 +70,7 @@ class Store:
 def read_store(path: Path, /) -> tuple[Environment, tuple[Measurement, ...]]:
     """The environment of a store and its measurements, in the order in which they were made."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = regular(path).read_text(encoding="utf-8")
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}.") from error
     lines = text.splitlines()

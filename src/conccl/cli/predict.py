@@ -12,6 +12,7 @@ import typer
 
 from conccl.cli.output import Format, say, write_json, write_table
 from conccl.core.errors import InputError
+from conccl.core.files import regular
 
 
 def predict(
@@ -64,7 +65,7 @@ def predict(
 def read_rows(path: Path, /) -> list[Any]:
     """The rows of a JSON file: an array, or an object with ``rows``; gzip where the name says so."""
     try:
-        raw = path.read_bytes()
+        raw = regular(path).read_bytes()
         document = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
     except OSError as error:
         raise InputError(

@@ -78,7 +78,10 @@ def _of_trace(
         raise InputError(
             f"{', '.join(map(str, paths))}: no kernels. Give a trace that recorded GPU activity."
         )
-    return rows, sample_kernels(rows.names, rows.durations_ns, error_percent=error_percent, most=most)
+    sample = sample_kernels(
+        rows.kinds, rows.durations_ns, names=rows.names, error_percent=error_percent, most=most
+    )
+    return rows, sample
 
 
 def _of_code(

@@ -1,13 +1,28 @@
-"""Where results are written: the one place that turns a failed write into a message for the user."""
+"""Files that users name: what may be read, and the one place that turns a failed write into a message."""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from conccl.core.errors import OutputError
+from conccl.core.errors import InputError, OutputError
+
+
+def regular(path: str | Path, /) -> Path:
+    """The path, if reading it can end: pipes and devices, which may never, are an `InputError`.
+
+    Whether it is there and may be read is told by opening it.
+    """
+    path = Path(path)
+    with contextlib.suppress(OSError, ValueError):
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise InputError(f"{path} is a pipe or device. Write it to a file first, and name that.")
+    return path
 
 
 def write_file(path: str | Path, chunks: Iterable[bytes], /) -> None:

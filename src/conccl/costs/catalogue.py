@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from conccl.core.errors import InputError, UnknownNameError
+from conccl.core.files import regular
 from conccl.core.hardware import CopyEngines, Device, Link, System
 from conccl.core.kinds import DType
 from conccl.costs.fields import RULES, Value, checked
@@ -45,7 +46,7 @@ def _known_device(name: str) -> Device:
 def read_device(path: Path, /) -> Device:
     """The device that a TOML file describes; an error names the file, the key and what is allowed."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(regular(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(
             f"cannot read device file {path}: {error.strerror}. Known devices: {', '.join(device_names())}."

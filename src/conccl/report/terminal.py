@@ -173,7 +173,7 @@ def _collectives(collectives: tuple[CollectiveSummary, ...]) -> Table:
         "transfer",
         "busbw",
         "CTAs",
-        title=f"Collectives (mean over ranks{_more(collectives)})",
+        title=f"Collectives (calls of all ranks; times summed, mean over ranks{_more(collectives)})",
         left=("collective",),
     )
     for collective in collectives[:MOST_ROWS]:

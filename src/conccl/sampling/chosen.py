@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from conccl.core.errors import InputError
+from conccl.core.files import regular
 from conccl.sampling.seqpoint import Length, SeqPoint
 
 SCHEMA = "conccl.sample.iterations/"
@@ -15,7 +16,7 @@ SCHEMA = "conccl.sample.iterations/"
 def read_seqpoints(path: Path, /) -> tuple[SeqPoint, ...]:
     """The SeqPoints of a document; `InputError` where it is none, or says what cannot be."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(regular(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}. Give a file that you may read.") from error
     except (ValueError, RecursionError) as error:

@@ -80,26 +80,28 @@ class KernelSample:
 
 
 def sample_kernels(
-    names: Sequence[str],
+    kinds: Sequence[str],
     durations_ns: npt.NDArray[np.int64],
     /,
     *,
+    names: Sequence[str] | None = None,
     error_percent: float = 1.0,
     most: int | None = None,
     grouping: Grouping = Grouping.FEWEST,
 ) -> KernelSample:
     """The fewest kernels whose confidence interval is within the error, or ``most`` of them.
 
-    ``names`` tell what each kernel is: those of equal name (with launch and shapes, where known) are alike.
+    ``kinds`` tell what each kernel is: those of equal kind (name, with launch and shapes where known) are
+    alike. ``names`` are what the chosen are called; None: by their kind.
     """
     durations = np.asarray(durations_ns, dtype=np.float64)
-    strata = stratified(names, durations_ns, error_percent=error_percent, most=most, grouping=grouping)
-    points = _points(names, durations, strata)
+    strata = stratified(kinds, durations_ns, error_percent=error_percent, most=most, grouping=grouping)
+    points = _points(kinds if names is None else names, durations, strata)
     variance = sum(_variance(durations, stratum) for stratum in strata)
     total = float(durations.sum())
     return KernelSample(
         points=tuple(sorted(points, key=lambda point: point.index)),
-        kernels=len(names),
+        kernels=len(kinds),
         actual_ns=round(total),
         interval_percent=100 * CONFIDENCE_Z * float(np.sqrt(variance)) / total if total else 0.0,
     )

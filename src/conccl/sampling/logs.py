@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conccl.core.errors import InputError, MissingExtraError, UnknownNameError
+from conccl.core.files import regular
 
 Values = npt.NDArray[np.float64]
 Lengths = npt.NDArray[np.int64]
@@ -187,7 +188,7 @@ def read_columns(path: Path, /) -> dict[str, Sequence[Any]]:
     if reader is None:
         raise InputError(f"{path}: {path.suffix or 'no ending'} is not read. Give {', '.join(readers)}.")
     try:
-        columns = reader(path)
+        columns = reader(regular(path))
     except OSError as error:
         raise InputError(
             f"cannot read {path}: {error.strerror or error}. Give a file that you may read."

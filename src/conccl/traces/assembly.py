@@ -38,6 +38,8 @@ class Source:
     gpu: GpuRows
     host: HostRows
     sync_rows: int = 0
+    begun_rows: int = 0
+    """Given as a begin and an end, and so not among ``gpu``."""
     odd_events: int = 0
     first_odd_place: str = ""
     truncated: str = ""
@@ -86,6 +88,10 @@ def _nothing(source: Source, rows: Rows) -> TraceError:
         return TraceError(
             path=source.path, problem=f"no GPU events before {source.truncated}", remedy="Copy it again."
         )
+    if source.begun_rows:
+        problem = f"no GPU event has a duration; {source.begun_rows} are begin and end (phases B and E)"
+        remedy = "Write them as complete events (phase X), as torch.profiler does."
+        return TraceError(path=source.path, problem=problem, remedy=remedy)
     if dropped:
         problem = f"no GPU event has usable times ({dropped} have none)"
         return TraceError(path=source.path, problem=problem, remedy="Record it again.")
@@ -209,6 +215,8 @@ def _warnings(source: Source, health: Health, *, alone: bool) -> tuple[str, ...]
         f"{source.truncated}; what came before was read": bool(source.truncated),
         f"{source.odd_events} events are no JSON objects and were left out (the first at"
         f" {source.first_odd_place})": source.odd_events > 0,
+        f"{source.begun_rows} GPU rows are given as begin and end (phases B and E) and were left out: only"
+        " complete events (phase X) are read": source.begun_rows > 0,
         f"{dropped}: left out": health.bad_time_rows + health.negative_rows > 0,
         f"{health.nanosecond_rows} GPU rows have nanoseconds where microseconds are due: converted": (
             health.nanosecond_rows > 0

@@ -16,6 +16,7 @@ import msgspec
 
 from conccl.traces.events import (
     CATEGORIES,
+    GPU_WORK,
     SHAPES,
     Batch,
     Category,
@@ -58,6 +59,8 @@ class EventDecoder:
     def __init__(self, wanted: Mapping[str, Category] = CATEGORIES, /) -> None:
         self.wanted = wanted
         """What is asked for, by category in lower case."""
+        self.begun = 0
+        """GPU rows that are given as a begin and an end (phases B and E), which is not read."""
         self._categories = _COMMON
         self._lacks_categories = False
 
@@ -84,6 +87,7 @@ class EventDecoder:
             category = self.wanted.get(event.cat.lower())
             if category is Category.FLOW or (category is not None and event.ph == "X"):
                 batch.setdefault(category, []).append(_specific(event, SHAPES[category]))
+            self.begun += category in GPU_WORK and event.ph == "B"
         return batch
 
     def _by_category(self, text: Text) -> Batch | None:

@@ -60,6 +60,11 @@ class EventStream:
         self._at_end = False
         self._head = b""
 
+    @property
+    def begun(self) -> int:
+        """GPU rows that are given as a begin and an end, which is not read."""
+        return self._decode.begun
+
     def __iter__(self) -> Iterator[Batch]:
         self._find_events()
         while True:

@@ -19,9 +19,11 @@ from conccl.traces.trace import Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRows:
-    """Names (told apart by launch and shapes too) and durations, in order of start."""
+    """Names and durations, in order of start."""
 
     names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    """What tells kernels apart: the name with the number of its launch and shapes."""
     durations_ns: Times
     device: str | None
     rank: int
@@ -61,11 +63,11 @@ def kernel_rows(paths: Sequence[Path], /, *, rank: int | None = None) -> KernelR
 
 def _rows(trace: Trace, problems: Sequence[TraceError], /) -> KernelRows:
     timeline = trace.timeline.where(trace.timeline.activity != Activity.COPY)
-    variant = timeline.columns["variant"]
+    variant = timeline.columns["variant"].tolist()
+    names = tuple(timeline.names[name] for name in timeline.name_id.tolist())
     return KernelRows(
-        names=tuple(
-            f"{timeline.names[name]} #{kind}" for name, kind in zip(timeline.name_id, variant, strict=True)
-        ),
+        names=names,
+        kinds=tuple(f"{name} #{number}" for name, number in zip(names, variant, strict=True)),
         durations_ns=np.asarray(timeline.duration_ns),
         device=trace.device_name,
         rank=trace.rank,

@@ -52,6 +52,7 @@ def collect(source: Bytes, /, *, file: TraceFile, block: int = BLOCK) -> Source:
         gpu=gpu,
         host=host,
         sync_rows=sync_rows,
+        begun_rows=stream.begun,
         odd_events=stream.odd_events,
         first_odd_place=stream.first_odd_place,
         truncated=stream.truncated,

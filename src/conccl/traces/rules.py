@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from conccl.core.errors import InputError
+from conccl.core.files import regular
 from conccl.core.kinds import CollectiveKind
 
 E = TypeVar("E", bound=enum.StrEnum)
@@ -99,7 +100,7 @@ def load_rules(path: str | Path | None = None, /) -> Rules:
     if path is None:
         return ours
     try:
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        table = tomllib.loads(regular(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: the rules cannot be read ({error.strerror}). Check the path.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

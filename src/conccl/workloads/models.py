@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from conccl.core.errors import InputError, UnknownNameError
+from conccl.core.files import regular
 from conccl.core.ops import RowwiseKind
 
 
@@ -120,7 +121,7 @@ def model(name: str, /) -> Transformer:
 def from_hugging_face(path: Path, /) -> Transformer:
     """The transformer that a Hugging Face configuration file describes."""
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(regular(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}. Give a Hugging Face config.json.") from error
     except ValueError as error:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from conccl.core.errors import InputError
+from conccl.core.files import regular
 from conccl.core.kinds import Memory
 from conccl.core.ops import Collective, Communication, Compute, Copy, Elementwise, Gemm, Op
 from conccl.core.pair import Dependence, Pair
@@ -48,7 +49,7 @@ def holds_pairs(path: Path, /) -> bool:
     if path.suffix != ".json":
         return False
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(regular(path).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return True  # reading it again says what is wrong
     return not (isinstance(document, dict) and "pairs" not in document and "vocab_size" in document)
@@ -57,7 +58,7 @@ def holds_pairs(path: Path, /) -> bool:
 def read_pairs(path: Path, /) -> PairFile:
     """The pairs of a file; an error where it holds no list of them at all."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(regular(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(
             f"cannot read {path}: {error.strerror}. Give a file of pairs, or a model."
