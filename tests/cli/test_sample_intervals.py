@@ -76,3 +76,13 @@ def test_what_is_no_count(text: str) -> None:
 def test_a_program_that_is_not_there() -> None:
     with pytest.raises(InputError, match="was not found"):
         run("--", "no-such-program")
+
+
+def test_vectors_instead_of_a_program() -> None:
+    path = Path(__file__).parents[2] / "examples" / "simulation_points" / "phases.bb.gz"
+    document = json.loads(run("--vectors", path, "--format", "json"))
+    assert document["program"] is None
+    assert document["projected"] is None
+    assert [point["interval"] for point in document["points"]] == [1, 7, 26, 52]
+    with pytest.raises(InputError, match="Give one of them"):
+        run("--vectors", path, "--", "true")

@@ -11,15 +11,22 @@ from typing import Annotated
 import typer
 
 from conccl.cli.output import Format, is_watched, say, write_json, write_table, write_text
+from conccl.core.errors import InputError
 from conccl.sampling.intervals.methods import Method, Translator
 
 
 def intervals(
     command: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(metavar="-- PROGRAM ARGS", help="The program, behind --, and its arguments."),
-    ],
+    ] = None,
     *,
+    vectors: Annotated[
+        Path | None,
+        typer.Option(
+            "--vectors", help="Instead of a program: a file of basic-block vectors, as exp-bbv writes them."
+        ),
+    ] = None,
     interval: Annotated[
         str, typer.Option("--interval", help="Instructions of an interval; K, M and G are powers of 1000.")
     ] = "10M",
@@ -28,7 +35,7 @@ def intervals(
         Translator | None,
         typer.Option(
             "--translator",
-            help="darts: attach (default), qemu; simpoint: qemu (default), valgrind.",
+            help="darts: attach (default where frida is installed), qemu; simpoint: qemu, valgrind.",
             show_default=False,
         ),
     ] = None,
@@ -52,21 +59,28 @@ def intervals(
     The program runs two or three times, so it must do the same each time. What it prints is dropped.
     """
     from conccl.sampling.intervals.document import intervals_document  # noqa: PLC0415
-    from conccl.sampling.intervals.flow import sample_intervals  # noqa: PLC0415
+    from conccl.sampling.intervals.flow import sample_intervals, sample_vectors  # noqa: PLC0415
     from conccl.sampling.intervals.program import find_program  # noqa: PLC0415
 
-    program = find_program(command, stdin=str(stdin) if stdin else None)
-    with _progress() as progress:
-        sample = sample_intervals(
-            program,
-            method=method,
-            translator=translator,
-            interval=parse_instructions(interval),
-            max_clusters=max_clusters,
-            detailed=not points_only,
-            folder=folder,
-            progress=progress,
-        )
+    if vectors is not None:
+        if command:
+            raise InputError(
+                f"--vectors {vectors} and a program ({command[0]}) were given. Give one of them."
+            )
+        sample = sample_vectors(vectors, max_clusters=max_clusters, folder=folder)
+    else:
+        program = find_program(command or [], stdin=str(stdin) if stdin else None)
+        with _progress() as progress:
+            sample = sample_intervals(
+                program,
+                method=method,
+                translator=translator,
+                interval=parse_instructions(interval),
+                max_clusters=max_clusters,
+                detailed=not points_only,
+                folder=folder,
+                progress=progress,
+            )
     for warning in sample.warnings:
         say(f"conccl: warning: {warning}")
     document = intervals_document(sample)
@@ -86,8 +100,6 @@ def parse_instructions(text: str) -> int:
     >>> parse_instructions("2.5M")
     2500000
     """
-    from conccl.core.errors import InputError  # noqa: PLC0415
-
     factor = {"K": 1_000, "M": 1_000_000, "G": 1_000_000_000}.get(text[-1:].upper(), 1)
     number = text[:-1] if factor > 1 else text
     try:

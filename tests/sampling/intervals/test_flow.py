@@ -15,7 +15,7 @@ from conccl.sampling.intervals.counters import Backend, choose_backend
 from conccl.sampling.intervals.cut import cut
 from conccl.sampling.intervals.document import intervals_document
 from conccl.sampling.intervals.evaluate import coverage_of, errors, measure_truth
-from conccl.sampling.intervals.flow import sample_intervals
+from conccl.sampling.intervals.flow import sample_intervals, sample_vectors
 from conccl.sampling.intervals.methods import Method, Translator
 from conccl.sampling.intervals.native import run_natively
 from conccl.sampling.intervals.points import Sample
@@ -191,3 +191,33 @@ def test_following_loses_no_instruction(program: Program, attachable: None, qemu
         one, other = followed.interval(interval), translated.interval(interval)
         assert one[1] == pytest.approx(other[1], rel=0.002)  # instructions
         assert one[0] == pytest.approx(other[0], rel=0.02)  # cycles
+
+
+def test_points_from_a_file_of_vectors() -> None:
+    path = Path(__file__).parents[3] / "examples" / "simulation_points" / "phases.bb.gz"
+    found = sample_vectors(path)
+    check(found)
+    assert len(found.points) == 4  # the start, and its three phases
+    assert found.interval_instructions == pytest.approx(1_000_000, rel=0.001)
+
+
+def test_a_file_that_is_no_vectors_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.bb").write_text("T:1:5\nT:1:")
+    with pytest.raises(InputError, match="ends within this line"):
+        sample_vectors(tmp_path / "x.bb")
+    with pytest.raises(InputError, match="at least 1"):
+        sample_vectors(tmp_path / "x.bb", max_clusters=0)
+
+
+def test_places_in_the_run_are_instructions_or_unknown(
+    program: Program, qemu: None, attachable: None
+) -> None:
+    """Where slices are cut by time, only what was followed tells instructions from nanoseconds."""
+    total = sample(program, Method.DARTS, Translator.QEMU).projected["instructions"]  # type: ignore[index]
+    followed = sample(program, Method.DARTS, Translator.ATTACH)
+    last = followed.points[-1]
+    assert last.first_instruction is not None
+    assert 0 < last.first_instruction < 1.3 * total
+    alone = sample(program, Method.DARTS, Translator.ATTACH, detailed=False)
+    known = alone.backend is Backend.HARDWARE
+    assert all((point.first_instruction is not None) == known for point in alone.points)

@@ -84,6 +84,7 @@ def test_the_score_prefers_the_true_number_of_groups() -> None:
 def test_groups_are_complete_and_the_choice_reaches_its_share(sizes: list[int], most: int, seed: int) -> None:
     found = cluster(project(planted(*sizes, seed=seed)), most=most)
     assert set(found.labels) == set(range(found.count))
+    assert list(dict.fromkeys(found.labels.tolist())) == list(range(found.count))  # as they appear
     assert (found.labels[found.representatives] == np.arange(found.count)).all()
     low, high = min(found.scores.values()), max(found.scores.values())
     assert any(

@@ -7,23 +7,12 @@ from pathlib import Path
 import pytest
 
 from conccl.core.errors import InputError, OutputError
-from conccl.sampling.intervals.points import Point
 from conccl.sampling.intervals.store import Store, read_points
-
-
-def point(*, interval: int, first: int, weight: float) -> Point:
-    return Point(
-        interval=interval, cluster=interval, weight=weight, start=None, end=None,
-        first_instruction=first, instructions=None, counters=None,
-    )  # fmt: skip
 
 
 def test_points_are_written_as_simulators_read_them(tmp_path: Path) -> None:
     store = Store(tmp_path, fingerprint="x")
-    store.write_points(
-        [point(interval=2, first=2_000_007, weight=0.25), point(interval=9, first=9_100_000, weight=0.75)],
-        interval_instructions=1_000_000,
-    )
+    store.write_points({2: 0.25, 9: 0.75})
     simpoints, weights = tmp_path / "points.simpoints", tmp_path / "points.weights"
     assert simpoints.read_text() == "2 0\n9 1\n"
     assert weights.read_text() == "0.250000000 0\n0.750000000 1\n"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 
 from conccl.sampling.intervals.bbv import read_bbv
 from conccl.sampling.intervals.methods import Translator
-from conccl.sampling.intervals.parts import Parts, Timer, note_forks, require_intervals
+from conccl.sampling.intervals.parts import Parts, Timer, Unit, note_forks, require_intervals
 from conccl.sampling.intervals.program import Program
 from conccl.sampling.intervals.simpoint import cluster, project
 from conccl.sampling.intervals.store import Store
@@ -35,20 +38,24 @@ def sample_blocks(
         )
     require_intervals(len(profile.bounds) - 1, program, instructions=profile.instructions, interval=interval)
     with timer.stage("cluster"):
-        vectors = read_bbv(profile.path)
-        clustering = cluster(project(vectors), most=max_clusters)
-        work = np.asarray(vectors.sum(axis=1)).ravel().astype(float)
+        parts = group_vectors(profile.path, most=max_clusters)
     detail = None
     if detailed and translator is Translator.QEMU:
         with timer.stage("detail"):
-            events = events_for(clustering.representatives.tolist(), profile.bounds)
+            events = events_for(parts.clustering.representatives.tolist(), profile.bounds)
             run = qemu.run_with_events(program, events)
             detail = run.detail(events, end=len(profile.bounds) - 1)
+    return replace(parts, bounds=profile.bounds, detail=detail, warnings=note_forks(profile.forks, program))
+
+
+def group_vectors(path: Path, /, *, most: int) -> Parts:
+    """Group the intervals of a file of basic-block vectors; it knows no markers."""
+    vectors = read_bbv(path)
     return Parts(
-        clustering=clustering,
-        bounds=profile.bounds,
-        work=work,
-        detail=detail,
+        clustering=cluster(project(vectors), most=most),
+        bounds=(None,) * (vectors.shape[0] + 1),
+        work=np.asarray(vectors.sum(axis=1)).ravel().astype(float),
+        unit=Unit.INSTRUCTIONS,
+        detail=None,
         backend=None,
-        warnings=note_forks(profile.forks, program),
     )

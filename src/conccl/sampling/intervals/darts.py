@@ -19,7 +19,7 @@ from conccl.sampling.intervals.cut import Intervals, cut
 from conccl.sampling.intervals.markers import Site
 from conccl.sampling.intervals.methods import Translator
 from conccl.sampling.intervals.native import run_natively
-from conccl.sampling.intervals.parts import Parts, Timer, note_forks, require_intervals
+from conccl.sampling.intervals.parts import Parts, Timer, Unit, note_forks, require_intervals
 from conccl.sampling.intervals.program import Program
 from conccl.sampling.intervals.simpoint import Clustering, cluster, load_scikit_learn, project
 from conccl.sampling.intervals.store import Store
@@ -67,12 +67,14 @@ def sample_slices(
         work, points = intervals.lengths.astype(float), _points(intervals)
         clustering = cluster(points, most=max_clusters, share=BIC_SHARE)
         clustering = split_heavy(clustering, points, work, share=MOST_SHARE, most=max_clusters)
+    unit = Unit.INSTRUCTIONS if backend is Backend.HARDWARE else Unit.NANOSECONDS
     detail, warnings = None, list(note_forks(slices.forks, program))
     if detailed:
         with timer.stage("detail"):
             events = events_for(clustering.representatives.tolist(), intervals.bounds)
             if translator is Translator.QEMU:
                 work, detail, shifted = _translate(program, events, intervals, slices.sites)
+                unit = Unit.INSTRUCTIONS
                 warnings += shifted
             else:
                 detail = follow(program, events, end=intervals.count).detail
@@ -82,6 +84,7 @@ def sample_slices(
         clustering=clustering,
         bounds=intervals.bounds,
         work=work,
+        unit=unit,
         detail=detail,
         backend=backend,
         warnings=tuple(warnings),

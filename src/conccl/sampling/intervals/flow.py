@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from conccl.core.errors import InputError
-from conccl.sampling.intervals.blocks import sample_blocks
+from conccl.sampling.intervals.blocks import group_vectors, sample_blocks
 from conccl.sampling.intervals.build import require_platform
 from conccl.sampling.intervals.counters import Backend
 from conccl.sampling.intervals.darts import sample_slices
 from conccl.sampling.intervals.methods import Method, Translator
 from conccl.sampling.intervals.parts import Parts, Timer
-from conccl.sampling.intervals.points import Point, Sample
+from conccl.sampling.intervals.points import Sample
 from conccl.sampling.intervals.program import Program
+from conccl.sampling.intervals.projection import fixed_numbers, points_of, projected, shares_of
 from conccl.sampling.intervals.store import Store
-from conccl.sampling.intervals.windows import COUNTERS
 
 TRANSLATORS = {
     Method.SIMPOINT: (Translator.QEMU, Translator.VALGRIND),
     Method.DARTS: (Translator.ATTACH, Translator.QEMU),
 }
-"""What each method can use; the first is the default."""
+"""What each method can use."""
 
 LEAST_INTERVAL = 1_000
 _VERSION = 1
@@ -84,10 +84,53 @@ def sample_intervals(
             store=store,
             timer=timer,
         )
-    points, projected = points_of(parts)
-    store.write_points(points, interval_instructions=interval)
-    return Sample(
+    return _sample(
+        parts,
         argv=program.argv,
+        method=method,
+        translator=translator,
+        interval=interval,
+        store=store,
+        timer=timer,
+    )
+
+
+def sample_vectors(path: Path, /, *, max_clusters: int = 30, folder: Path | None = None) -> Sample:
+    """Choose intervals from a file of basic-block vectors that a translator or simulator wrote."""
+    _require_clusters(max_clusters)
+    timer = Timer()
+    with timer.stage("cluster"):
+        parts = group_vectors(path, most=max_clusters)
+    store = Store(folder, fingerprint=str(path.resolve()))
+    return _sample(
+        parts,
+        argv=(),
+        method=Method.SIMPOINT,
+        translator=None,
+        interval=round(float(np.median(parts.work))),
+        store=store,
+        timer=timer,
+    )
+
+
+def _sample(
+    parts: Parts,
+    /,
+    *,
+    argv: tuple[str, ...],
+    method: Method,
+    translator: Translator | None,
+    interval: int,
+    store: Store,
+    timer: Timer,
+) -> Sample:
+    points = points_of(parts)
+    if method is Method.SIMPOINT:
+        store.write_points({point.interval: point.weight for point in points})
+    else:
+        store.write_points(fixed_numbers(points, interval=interval))
+    return Sample(
+        argv=argv,
         method=method,
         translator=translator,
         interval_instructions=interval,
@@ -95,9 +138,9 @@ def sample_intervals(
         points=points,
         bounds=parts.bounds,
         phases=tuple(parts.clustering.labels.tolist()),
-        shares=tuple((parts.work / parts.work.sum()).tolist()),
+        shares=tuple(shares_of(parts).tolist()),
         scores=parts.clustering.scores,
-        projected=projected,
+        projected=projected(parts),
         stages=tuple(timer.stages),
         nbytes=store.finish(),
         warnings=parts.warnings,
@@ -111,10 +154,9 @@ def _checked(
         raise InputError(
             f"an interval of {interval} instructions is too short; give at least {LEAST_INTERVAL:,}."
         )
-    if max_clusters < 1:
-        raise InputError(f"{max_clusters} clusters cannot be; give at least 1.")
+    _require_clusters(max_clusters)
     allowed = TRANSLATORS[method]
-    chosen = translator or allowed[0]
+    chosen = translator or _default(method)
     if chosen not in allowed:
         raise InputError(
             f"method {method} cannot use translator {chosen}; it can use {' or '.join(allowed)}."
@@ -122,36 +164,13 @@ def _checked(
     return chosen
 
 
-def points_of(parts: Parts, /) -> tuple[tuple[Point, ...], dict[str, float] | None]:
-    """The points with their weights, and the counters of the whole run that they project.
+def _default(method: Method) -> Translator:
+    """Attaching is the quicker one, but needs an optional package."""
+    if method is Method.SIMPOINT or importlib.util.find_spec("frida") is None:
+        return Translator.QEMU
+    return Translator.ATTACH
 
-    A point counts for the work of its group over its own work; its weight is the share of instructions that
-    it stands for so.
-    """
-    labels, chosen = parts.clustering.labels, parts.clustering.representatives
-    group_work = np.zeros(len(chosen))
-    np.add.at(group_work, labels, parts.work)
-    times = group_work / parts.work[chosen]
-    counters: NDArray[np.int64] | None = None
-    stands_for = group_work
-    if parts.detail is not None:
-        counters = np.array([parts.detail.interval(int(interval)) for interval in chosen])
-        stands_for = times * counters[:, COUNTERS.index("instructions")]
-    weights = stands_for / stands_for.sum()
-    begins = np.concatenate([[0.0], np.cumsum(parts.work)])
-    points = tuple(
-        Point(
-            interval=int(chosen[i]),
-            cluster=int(i),
-            weight=float(weights[i]),
-            start=parts.bounds[chosen[i]],
-            end=parts.bounds[chosen[i] + 1],
-            first_instruction=round(begins[chosen[i]]),
-            instructions=None if counters is None else int(counters[i, COUNTERS.index("instructions")]),
-            counters=None if counters is None else dict(zip(COUNTERS, counters[i].tolist(), strict=True)),
-        )
-        for i in np.argsort(chosen)
-    )
-    if counters is None:
-        return points, None
-    return points, dict(zip(COUNTERS, (times @ counters).tolist(), strict=True))
+
+def _require_clusters(count: int) -> None:
+    if count < 1:
+        raise InputError(f"{count} clusters cannot be; give at least 1.")

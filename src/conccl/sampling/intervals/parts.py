@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import resource
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,13 @@ from conccl.sampling.intervals.simpoint import Clustering
 from conccl.sampling.intervals.windows import Detail
 
 
+class Unit(enum.Enum):
+    """What the work of an interval is counted in."""
+
+    INSTRUCTIONS = enum.auto()
+    NANOSECONDS = enum.auto()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """A run of n intervals, grouped, with the chosen ones in detail."""
@@ -28,7 +36,8 @@ class Parts:
     bounds: tuple[Marker | None, ...]
     """[n + 1]"""
     work: NDArray[np.float64]
-    """[n] instructions of each interval, counted or estimated; nanoseconds where nothing says more."""
+    """[n] of each interval."""
+    unit: Unit
     detail: Detail | None
     backend: Backend | None
     warnings: tuple[str, ...] = ()

@@ -29,12 +29,12 @@ class Point:
     """Its number in the run, from 0."""
     cluster: int
     weight: float
-    """Share of the run's instructions that it stands for."""
+    """Share of the run's instructions that it stands for (of its time, where they are not known)."""
     start: Marker | None
     """Where it begins; None at the start of the program, or where the translator knows no markers."""
     end: Marker | None
-    first_instruction: int
-    """Instructions of the run before it; estimated where nobody counted them."""
+    first_instruction: int | None
+    """Instructions of the run before it; estimated where nobody counted them, None where nothing tells."""
     instructions: int | None
     """Its own; None where it was not run in detail."""
     counters: dict[str, int] | None
@@ -46,8 +46,9 @@ class Sample:
     """The simulation points of a run, and the run that they project."""
 
     argv: tuple[str, ...]
+    """Empty where vectors were given instead of a program."""
     method: Method
-    translator: Translator
+    translator: Translator | None
     interval_instructions: int
     """Asked for; of native intervals on the clock, what the time was taken for."""
     backend: Backend | None

@@ -107,10 +107,23 @@ def cluster(
         low, high = (low, middle) if reaches(middle) else (middle, high)
     best = min(k for k in tried if reaches(k))
     _, labels, centres = tried[best]
+    return in_order(
+        Clustering(
+            labels=labels,
+            representatives=_nearest(points, labels, centres),
+            scores={k: fit[0] for k, fit in sorted(tried.items())},
+        )
+    )
+
+
+def in_order(clustering: Clustering, /) -> Clustering:
+    """The same groups, numbered as they first appear in the run."""
+    _, first = np.unique(clustering.labels, return_index=True)
+    order = np.argsort(first)
     return Clustering(
-        labels=labels,
-        representatives=_nearest(points, labels, centres),
-        scores={k: fit[0] for k, fit in sorted(tried.items())},
+        labels=np.argsort(order)[clustering.labels],
+        representatives=clustering.representatives[order],
+        scores=clustering.scores,
     )
 
 

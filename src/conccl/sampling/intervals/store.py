@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from conccl.core.errors import InputError, OutputError
 from conccl.sampling.intervals.markers import Marker, Site, SiteKind
 from conccl.sampling.intervals.native import Slices, load_slices, save_slices
-from conccl.sampling.intervals.points import Point
 from conccl.sampling.intervals.program import Ended
 from conccl.sampling.intervals.translate.qemu import BlockProfile
 
@@ -81,19 +80,17 @@ class Store:
         begun.replace(path)  # whole or not at all
         return made, False
 
-    def write_points(self, points: Sequence[Point], /, *, interval_instructions: int) -> None:
-        """`points.simpoints` and `points.weights`, the text files that simulators read.
+    def write_points(self, weights: Mapping[int, float], /) -> None:
+        """`points.simpoints` and `points.weights`, the text files that simulators read; none without weights.
 
-        Simulators count intervals of equal instructions from the start of the program, so a point is named by
-        the one that its first instruction lies in.
+        Simulators count intervals of equal instructions from the start of the program, from 0.
         """
-        rows = [
-            (point.first_instruction // max(interval_instructions, 1), i) for i, point in enumerate(points)
-        ]
-        simpoints = "".join(f"{interval} {i}\n" for interval, i in rows)
-        weights = "".join(f"{point.weight:.9f} {i}\n" for i, point in enumerate(points))
+        if not weights:
+            return
+        simpoints = "".join(f"{interval} {i}\n" for i, interval in enumerate(weights))
+        shares = "".join(f"{weight:.9f} {i}\n" for i, weight in enumerate(weights.values()))
         (self.folder / "points.simpoints").write_text(simpoints, encoding="ascii")
-        (self.folder / "points.weights").write_text(weights, encoding="ascii")
+        (self.folder / "points.weights").write_text(shares, encoding="ascii")
 
     def finish(self) -> int:
         """Drop what only an interrupted call would need; bytes that are left."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from conccl.sampling.intervals.simpoint import Clustering
+from conccl.sampling.intervals.simpoint import Clustering, in_order
 
 
 def split_heavy(
@@ -34,7 +34,9 @@ def split_heavy(
         for stretch in _stretches(members, work, int(wanted)):
             labels[stretch] = len(chosen)
             chosen.append(int(stretch[((points[stretch] - centre) ** 2).sum(axis=1).argmin()]))
-    return Clustering(labels=labels, representatives=np.array(chosen, np.int64), scores=clustering.scores)
+    return in_order(
+        Clustering(labels=labels, representatives=np.array(chosen, np.int64), scores=clustering.scores)
+    )
 
 
 def _stretches(members: NDArray[np.int64], work: NDArray[np.float64], wanted: int) -> list[NDArray[np.int64]]:
