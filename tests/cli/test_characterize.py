@@ -141,6 +141,43 @@ def test_names_that_do_not_exist_are_answered_with_near_ones(pairs, arguments, k
         run(pairs, *arguments)
 
 
+@pytest.mark.parametrize(
+    ("entries", "reason"),
+    [
+        ([], "lists no pairs"),
+        (
+            [{"communication": {"op": "copy", "nbytes": 64, "source": "host", "destination": "host"}}],
+            "both off",
+        ),
+        ([{"compute": {"m": 0, "n": 1, "k": 1}}], "m is 0"),
+        ([{"compute": {"m": -1, "n": 1, "k": 1}}], "m is -1"),
+        ([{"communication": {"op": "all_gather", "nbytes": 0, "ranks": 8}}], "nbytes is 0"),
+        ([{"communication": {"op": "all_gather", "nbytes": "1X", "ranks": 8}}], "not a size"),
+        ([{"communication": {"op": "all_gatherr", "nbytes": "1M", "ranks": 8}}], "Did you mean all_gather"),
+        ([{"communication": {"op": "all_gather", "nbytes": "1M", "ranks": 16}}], "Give --gpus 16"),
+        ([{"dependence": "maybe"}], "compute_feeds_communication"),
+    ],
+)
+def test_pairs_that_make_no_sense_are_refused_with_the_reason(tmp_path, entries, reason):
+    path = tmp_path / "pairs.json"
+    path.write_text(json.dumps([{**PAIRS["pairs"][1], **entry} for entry in entries]))
+    words = [sys.executable, "-m", "conccl", "characterize", str(path), "--device", "h200-sxm"]
+    source = str(Path(__file__).parents[2] / "src")
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": source}
+    )
+    assert done.returncode == 2
+    assert reason in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_pairs_skipped_for_one_reason_are_told_once():
+    words = ["characterize", "llama3-8b", "--fsdp", "8", "--device", "h200-sxm", "--gpus", "4"]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 2
+    assert result.stdout.count("communication among 8 ranks on 4 GPUs") == 1
+
+
 def test_impossible_partitions_say_which_are_possible(pairs):
     found = run(pairs, "--device", "h200-sxm", "--strategies", "partitioned:12,ce")
     cell = found["pairs"][0]["strategies"]["partitioned:12"]

@@ -72,6 +72,23 @@ def test_layers_as_a_trace(tmp_path: Path) -> None:
         (["llama3-8b", "--device", "h200-sxm", "--tp", "3"], InputError, "These fit: 1, 2, 4"),
         (["llama3-8b", "--device", "h200-sxm", "--gpus", "6"], InputError, "not 6"),
         (["llama3-405b", "--device", "h200-sxm"], InputError, "are missing"),
+        (
+            ["llama3-8b", "--device", "h200-sxm", "--fsdp", "8", "--length", "10000000"],
+            InputError,
+            "activations",
+        ),
+        (
+            ["llama3-8b", "--device", "h200-sxm", "--phase", "decode", "--length", "9999999"],
+            InputError,
+            "KV cache.*are missing. Lower --sequences or --length",
+        ),
+        (["", "--device", "h200-sxm"], InputError, "no model is named"),
+        (
+            ["llama3-8b", "--device", "h200-sxm", "--set", "sm_count=9", "--vary", "sm_count=9,8"],
+            InputError,
+            "both change sm_count",
+        ),
+        (["llama3-8b", "--device", "h200-sxm", "--tp", "8", "--engine", "spark"], UnknownNameError, "ray"),
         (["llama3-8b", "--device", "h200-sxm", "--length", "0"], InputError, "both must be 1 or more"),
         (["llama3-8b", "--device", "h200-sxm", "--phase", "serve"], UnknownNameError, "prefill"),
     ],

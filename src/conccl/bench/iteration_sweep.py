@@ -20,7 +20,7 @@ from conccl.core.hardware import Device
 from conccl.core.records import to_json_value
 from conccl.costs.catalogue import system_of
 from conccl.sim.executor import SimExecutor
-from conccl.workloads.layers import Phase
+from conccl.workloads.memory import require_memory
 from conccl.workloads.steps import Workload
 
 ITERATIONS_WORTH_PROCESSES = 8
@@ -81,8 +81,7 @@ class IterationSweep:
 
 def simulate_on(workload: Workload, device: Device, /) -> Iteration:
     """One iteration on as many of a device as the parallelism takes; an error where it does not fit."""
-    training = workload.batch.phase is Phase.TRAINING
-    workload.parallelism.require_memory(workload.model, device=device, training=training)
+    require_memory(workload, device)
     system = system_of(device, gpus=workload.parallelism.gpus)
     return simulate_iteration(workload, executor=SimExecutor(system=system), device=device)
 

@@ -17,6 +17,7 @@ from conccl.core.hardware import Device
 from conccl.core.measurement import Environment, Measurement
 from conccl.core.pair import Pair
 from conccl.costs.catalogue import system_of, with_fields
+from conccl.costs.fields import parse_settings, parse_variations, require_apart
 
 CELLS_WORTH_PROCESSES = 4_000
 """Simulated cells, about a millisecond each, beyond which starting processes pays."""
@@ -36,6 +37,15 @@ class Variation:
     def name(self) -> str:
         """``field=value`` of every change; empty where there is none."""
         return ",".join(f"{name}={value}" for name, value in self.changes.items())
+
+
+def variations_of(
+    device: Device, /, *, settings: Sequence[str], vary: Sequence[str]
+) -> tuple[Variation, ...]:
+    """The devices that ``--set`` and ``--vary`` ask for."""
+    fixed, axes = parse_settings(tuple(settings)), parse_variations(tuple(vary))
+    require_apart(fixed, axes)
+    return variations(with_fields(device, fixed), axes)
 
 
 def variations(device: Device, axes: Mapping[str, Sequence[object]], /) -> tuple[Variation, ...]:

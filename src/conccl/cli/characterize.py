@@ -53,13 +53,11 @@ def characterize(
     """Measure or simulate pairs alone and together, by every strategy, and say how much of ideal is left."""
     from conccl.bench.characterize import strategies_of  # noqa: PLC0415
     from conccl.bench.spreading import workers_of  # noqa: PLC0415
-    from conccl.bench.sweep import Sweep, variations  # noqa: PLC0415
-    from conccl.costs.catalogue import load_device, with_fields  # noqa: PLC0415
-    from conccl.costs.fields import parse_settings, parse_variations  # noqa: PLC0415
+    from conccl.bench.sweep import Sweep, variations_of  # noqa: PLC0415
+    from conccl.costs.catalogue import load_device  # noqa: PLC0415
     from conccl.workloads.pairs import holds_pairs, read_pairs  # noqa: PLC0415
 
-    on = with_fields(load_device(device), parse_settings(tuple(settings or ())))
-    devices = variations(on, parse_variations(tuple(vary or ())))
+    devices = variations_of(load_device(device), settings=settings or (), vary=vary or ())
     chosen = strategies_of([name for name in strategies.split(",") if name.strip()])
     if holds_pairs(Path(what)):
         file = read_pairs(Path(what))

@@ -59,12 +59,14 @@ def _model(target: str, names: Sequence[str], **spread: Any) -> Simulate:
     from conccl.costs.catalogue import system_of  # noqa: PLC0415
     from conccl.sim.executor import SimExecutor  # noqa: PLC0415
     from conccl.workloads.layers import Phase  # noqa: PLC0415
+    from conccl.workloads.memory import require_memory  # noqa: PLC0415
 
     workload = workload_of(target, **spread)
-    training = workload.batch.phase is Phase.TRAINING and not is_served(names)
+    phase = Phase.PREFILL if is_served(names) else workload.batch.phase
+    held = replace(workload, batch=replace(workload.batch, phase=phase))
 
     def simulate(length: Length, device: Device) -> int:
-        workload.parallelism.require_memory(workload.model, device=device, training=training)
+        require_memory(held, device)
         executor = SimExecutor(system=system_of(device, gpus=workload.parallelism.gpus))
 
         def price(batch: Batch) -> int:

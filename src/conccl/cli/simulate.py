@@ -74,18 +74,17 @@ def simulate(
     """Simulate an iteration of a model on a cluster: time, exposed communication, share of peak."""
     from conccl.bench.iteration_sweep import IterationSweep, simulate_on  # noqa: PLC0415
     from conccl.bench.spreading import workers_of  # noqa: PLC0415
-    from conccl.bench.sweep import variations  # noqa: PLC0415
-    from conccl.costs.catalogue import load_device, with_fields  # noqa: PLC0415
-    from conccl.costs.fields import parse_settings, parse_variations  # noqa: PLC0415
+    from conccl.bench.sweep import variations_of  # noqa: PLC0415
+    from conccl.costs.catalogue import load_device  # noqa: PLC0415
 
-    on = with_fields(load_device(device), parse_settings(tuple(settings or ())))
+    devices = variations_of(load_device(device), settings=settings or (), vary=vary or ())
     if is_code(target):
         if html is not None or output is not None or engine != "joblib":
             raise InputError("--html, --output and --engine are for models, not for file.py:function so far.")
         simulate_code(
             target,
             arguments or (),
-            variations=variations(on, parse_variations(tuple(vary or ()))),
+            variations=devices,
             gpus=gpus,
             perfetto=perfetto,
             form=form,
@@ -109,7 +108,6 @@ def simulate(
         phase=phase,
         gpus=gpus,
     )
-    devices = variations(on, parse_variations(tuple(vary or ())))
     sweep = IterationSweep(workload=workload, folder=output, jobs=jobs, workers=workers_of(engine))
     with progress("iterations", total=len(devices)) as done:
         found = sweep.run(devices, done=done)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from conccl.core.errors import InputError, UnknownNameError
@@ -175,6 +176,13 @@ def parse_settings(settings: tuple[str, ...], /) -> dict[str, Value]:
 def parse_variations(settings: tuple[str, ...], /) -> dict[str, tuple[Value, ...]]:
     """Fields and their values in turn from ``device.l2_nbytes=16M,32M`` (what ``--vary`` takes)."""
     return _parsed(settings, flag="--vary", most=None)
+
+
+def require_apart(settings: Mapping[str, object], axes: Mapping[str, object], /) -> None:
+    """Refuse a field that is both set and varied."""
+    both = sorted(settings.keys() & axes.keys())
+    if both:
+        raise InputError(f"--set and --vary both change {both[0]}. Leave one of them out.")
 
 
 def _parsed(settings: tuple[str, ...], *, flag: str, most: int | None) -> dict[str, tuple[Value, ...]]:

@@ -74,12 +74,20 @@ def render_characterization(found: Characterization, /) -> RenderableType:
         parts.append(PairTable(found=found))
     parts += _choices(found)
     parts += _beyond_ideal(found)
-    parts += [
-        Text(f"skipped {shown(one.source or 'a pair')}: {shown(one.reason)}", style="yellow")
-        for one in found.skipped
-    ]
+    parts += [Text(shown(line), style="yellow") for line in skipped_lines(found)]
     parts += _reasons(found)
     return Group(*parts)
+
+
+def skipped_lines(found: Characterization, /) -> list[str]:
+    """Pairs that were not characterised, those of one reason together."""
+    by_reason: dict[str, list[str]] = {}
+    for one in found.skipped:
+        by_reason.setdefault(one.reason, []).append(one.source or "a pair")
+    return [
+        f"skipped {sources[0] if len(sources) == 1 else f'{len(sources)} pairs'}: {reason}"
+        for reason, sources in by_reason.items()
+    ]
 
 
 def _choices(found: Characterization) -> list[RenderableType]:

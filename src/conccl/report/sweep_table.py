@@ -10,6 +10,7 @@ from rich.text import Text
 
 from conccl.bench.results import Characterization
 from conccl.bench.sweep import Variation
+from conccl.report.characterization import skipped_lines
 from conccl.report.names import shown
 from conccl.report.pair_table import averaged_of, head_text
 from conccl.report.texts import heading_lines, ratio_text, settled, value_text
@@ -57,8 +58,7 @@ def _left_out(found: Sequence[tuple[Variation, Characterization]]) -> list[Text]
     """Skipped pairs and strategies without a figure, once each."""
     reasons: dict[str, None] = {}
     for _, one in found:
-        for skipped in one.skipped:
-            reasons[f"skipped {skipped.source or 'a pair'}: {skipped.reason}"] = None
+        reasons |= dict.fromkeys(skipped_lines(one))
         for pair in one.pairs:
             for name, result in pair.strategies.items():
                 if result.measurement.reason:

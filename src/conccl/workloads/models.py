@@ -113,6 +113,10 @@ def model(name: str, /) -> Transformer:
     if name in _catalogue():
         return _from_fields(name, _catalogue()[name])
     path = Path(name)
+    if not name.strip():
+        raise InputError(
+            f"no model is named. Known: {', '.join(sorted(model_names()))}; or give a config.json."
+        )
     if path.suffix == ".json" or path.is_dir():
         return from_hugging_face(path / "config.json" if path.is_dir() else path)
     raise UnknownNameError(kind="model", name=name, known=model_names())

@@ -71,6 +71,8 @@ def read_pairs(path: Path, /) -> PairFile:
             f"{path} holds no list of pairs. Write a list, or an object whose 'pairs' is one; each has"
             " 'compute' and 'communication'."
         )
+    if not entries:
+        raise InputError(f"{path} lists no pairs. Each has 'compute' and 'communication'.")
     pairs, unreadable = [], []
     for index, entry in enumerate(entries):
         try:
@@ -131,6 +133,8 @@ def _copy(row: Mapping[str, Any]) -> Copy:
         if memory not in list(Memory):
             raise InputError(f"a copy's {end} is {memory!r}; it must be one of {', '.join(Memory)}.")
         ends[end] = Memory(memory)
+    if Memory.DEVICE not in ends.values():
+        raise InputError("a copy whose two ends are both off the GPU. One end must be 'device'.")
     if not isinstance(row["nbytes"], int):
         raise InputError(f"a copy's nbytes is {row['nbytes']!r}; it must be an integer or text like 64M.")
     return Copy(nbytes=row["nbytes"], **ends)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from conccl.core.errors import InputError
-from conccl.core.hardware import Device
-from conccl.core.ops import DType
-from conccl.core.units import format_bytes
 from conccl.workloads.models import Transformer
 
 TRAINING_BYTES_PER_PARAMETER = 18
@@ -75,20 +72,6 @@ class Parallelism:
         others = model.parameters - experts
         shared = others / (self.tp * self.pp * self.fsdp)
         return round(shared + experts / (self.tp * self.pp * self.ep * max(1, self.fsdp // self.ep)))
-
-    def require_memory(
-        self, model: Transformer, /, *, device: Device, training: bool, activations: int = 0
-    ) -> None:
-        """Raise an InputError that says how much is missing where weights and activations do not fit."""
-        per_parameter = TRAINING_BYTES_PER_PARAMETER if training else DType.BF16.nbytes
-        needed = self.parameters_per_gpu(model) * per_parameter + activations
-        if needed > device.hbm_nbytes:
-            missing = needed - device.hbm_nbytes
-            raise InputError(
-                f"{model.name} needs {format_bytes(needed)} on each GPU; {device.name} has"
-                f" {format_bytes(device.hbm_nbytes)}: {format_bytes(missing)} are missing."
-                " Raise --tp, --pp or --fsdp."
-            )
 
 
 def _require_divides(flag: str, degree: int, **split: int) -> None:
