@@ -14,6 +14,7 @@ from conccl.cli.bench import bench
 from conccl.cli.characterize import characterize
 from conccl.cli.compare import compare
 from conccl.cli.devices import devices
+from conccl.cli.doctor import doctor
 from conccl.cli.output import say, survive_encodings
 from conccl.cli.predict import predict
 from conccl.cli.sample import app as sample
@@ -27,6 +28,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "characterize": characterize,
     "compare": compare,
     "devices": devices,
+    "doctor": doctor,
     "predict": predict,
     "simulate": simulate,
 }
