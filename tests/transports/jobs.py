@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import gc
+import mmap
 import os
 import random
 import re
@@ -13,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from conccl.collectives.layout import layout_of
+from conccl.collectives.layout import Place, layout_of
 from conccl.collectives.reference import expected
 from conccl.core.errors import ConcclError
 from conccl.core.ops import Collective, CollectiveKind, DType, ReduceOp
@@ -22,6 +26,8 @@ from conccl.transports import segment as segments
 from conccl.transports.calls import Call
 from conccl.transports.host import HostTransport, algorithm_names
 from conccl.transports.rendezvous import Joined, join
+from conccl.transports.rules import Reads
+from conccl.transports.tiles import COPY
 
 
 class FolderStore:
@@ -61,6 +67,7 @@ def transport(rank, count, folder, *, timeout_s=20.0, pace=None, **more) -> Host
         name=lambda: "tests",
         pace=pace,
         fallback=one.fallback,
+        reads_peers=one.reads_peers,
     )
 
 
@@ -108,6 +115,7 @@ def call_of(kind, count, elements, *, root=0, algorithm=None, dtype="float32", r
         root=root,
         reduction=reduction if "reduce" in kind else "",
         algorithm=algorithm,
+        place=Place.IN_PLACE if kind in ("all_reduce", "broadcast", "reduce") else Place.OUT_OF_PLACE,
     )
 
 
@@ -238,9 +246,59 @@ def _until_told(run) -> tuple[str, float]:
     return "nothing", time.monotonic() - began
 
 
+def large_by_default(rank, count, folder):
+    """What is chosen for a large all_to_all, and whether it is right."""
+    return _large(transport(rank, count, folder), rank, count)
+
+
+def peers_that_cannot_be_read(rank, count, folder):
+    """Rank 1 may not read what others have."""
+    if rank == 1:
+        rendezvous.why_not = lambda *_: errno.EPERM
+    host = transport(rank, count, folder)
+    told, right = _large(host, rank, count)
+    return host.fallbacks, told, right
+
+
+def _large(host, rank, count):
+    call = call_of("all_to_all", count, 300_000)
+    inputs = inputs_for("all_to_all", count, 300_000, 0)
+    choice = host.prepare(call).choice
+    got = issue(host, call, inputs[rank])
+    host.close()
+    right = np.array_equal(got, wanted("all_to_all", count, 300_000, inputs)[rank])
+    return f"{choice.algorithm} of {choice.reads} ({choice.reason})", right
+
+
+def staging_wanted(rank, count, folder):
+    host = transport(rank, count, folder, reads=Reads.STAGING if rank == 1 else Reads.PEERS)
+    issue(host, call_of("barrier", count, 0), np.zeros(1))
+    host.close()
+    return host.fallbacks, host.reads_peers
+
+
+def unmapped(rank, count, folder):
+    """Rank 1 gives addresses of which nothing is mapped."""
+    host = transport(rank, count, folder)
+    call = call_of("all_gather", count, 1024, algorithm="direct")
+    given, out = np.zeros(4096, np.uint8), np.zeros(8192, np.uint8)
+    nowhere = mmap.mmap(-1, 8192)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(nowhere))
+    gc.collect()
+    nowhere.close()
+    outputs = [out.ctypes.data, out.ctypes.data + 4096]
+    prepared = host.prepare(call)
+    if rank == 1:  # its own copy would not survive it
+        prepared.lowered.code = tuple(code for code in prepared.lowered.code if code[0] != COPY)
+    return _until_told(
+        lambda: host.run(prepared, inputs=[address if rank == 1 else given.ctypes.data], outputs=outputs)
+    )
+
+
 def disagreeing(rank, count, folder, ours, theirs):
     """The last rank issues another call than the others; what each is told."""
-    host = transport(rank, count, folder, timeout_s=5)
+    host = transport(rank, count, folder)
+    host.waiting.timeout_s = 5
     issue(host, call_of("barrier", count, 0), np.zeros(1))
     kind, elements, more = theirs if rank == count - 1 else ours
     call = call_of(kind, count, elements, **more)
@@ -255,7 +313,8 @@ def disagreeing(rank, count, folder, ours, theirs):
 
 def late(rank, count, folder, how):
     """The last rank does not come; what the others are told."""
-    host = transport(rank, count, folder, timeout_s=0.6)
+    host = transport(rank, count, folder)
+    host.waiting.timeout_s = 0.6
     issue(host, call_of("all_reduce", count, 3), np.zeros(3, np.float32))
     if rank == count - 1:
         if how == "sleeps":

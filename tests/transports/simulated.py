@@ -31,6 +31,10 @@ class Call:
     inputs: Sequence[np.ndarray]
 
 
+GRAIN = 2
+"""Bytes of private memory that are looked after together: the elements of tests are whole numbers of them."""
+
+
 class RaceError(AssertionError):
     pass
 
@@ -38,7 +42,13 @@ class RaceError(AssertionError):
 class World:
     """The memory and the words of all ranks."""
 
-    def __init__(self, count: int, *, slots: int, slot_nbytes: int, seed: int) -> None:
+    def __init__(
+        self, count: int, *, slots: int, slot_nbytes: int, seed: int, reads_peers: bool = False
+    ) -> None:
+        self.reads_peers = reads_peers
+        """Whether algorithms that reach peers read their memory; it is then looked after as staging is."""
+        self.private: list[dict] = [{} for _ in range(count)]
+        """[rank][call] -> its memory and scratch; all of it lives on, so that no address has two meanings."""
         self.count, self.slots, self.slot_nbytes = count, slots, slot_nbytes
         self.random = random.Random(seed)
         self.staging = np.full((count, slots * slot_nbytes), 0xEE, np.uint8)
@@ -64,16 +74,19 @@ class World:
             assert stuck < 10_000, "the programs hang"
         return outputs
 
-    def _rank(self, rank, calls, outputs):
+    def _rank(self, rank, calls, outputs):  # noqa: C901 (what carriers do, in one place)
         sequence, busy = 0, [[] for _ in range(self.slots)]
         for number, call in enumerate(calls):
             layout = call.layout
-            lowered = _lowered(layout, call.algorithm, rank)
+            peers = self.reads_peers and algorithms(layout.kind)[call.algorithm].reach is Reach.PEERS
+            lowered = _lowered(layout, call.algorithm, rank, peers)
             tiling = tiling_of(
                 message_of(layout), staging_units=lowered.staging_units, slot_nbytes=self.slot_nbytes
             )
             memory = _own_memory(layout, rank, call.inputs[rank])
             scratch = np.full(max(lowered.program.scratch_units, 1) * tiling.unit_nbytes, 0xDD, np.uint8)
+            self.private[rank][number] = memory, scratch
+            assert tiling.tiles == 1 or not peers
             for tile in range(tiling.tiles):
                 slot = sequence % self.slots
                 sequence += 1
@@ -93,7 +106,7 @@ class World:
                         self._join(rank, one.rank, value)
                     elif isinstance(one, (Copy, Combine)):
                         nbytes = lengths[one.content]
-                        where = (rank, tile, tiling, slot, memory, scratch)
+                        where = (rank, tile, tiling, slot, number, peers)
                         read = [
                             self._bytes(source, nbytes, False, *where).copy()
                             for source in (one.sources if isinstance(one, Combine) else (one.source,))
@@ -107,6 +120,10 @@ class World:
                         self._tell(rank, (number, tile, one.steps))
                     yield "goes"
             outputs[number][rank] = memory.output()
+            if peers:  # the caller does what it likes with its buffers
+                for one in (*memory.inputs, *memory.outputs, scratch):
+                    self._touch_memory(rank, one, True)
+                    one[:] = 0xAB
 
     def _tell(self, rank, value):
         assert value >= self.word[rank], "progress goes back"
@@ -118,7 +135,7 @@ class World:
         clock = next(clock for told, clock in self.told[peer] if told >= value)
         self.clock[rank] = [max(pair) for pair in zip(self.clock[rank], clock, strict=True)]
 
-    def _bytes(self, block: Block, nbytes, writes, rank, tile, tiling, slot, memory, scratch):
+    def _bytes(self, block: Block, nbytes, writes, rank, tile, tiling, slot, number, peers):
         unit = tiling.unit_nbytes
         if block.space is Space.STAGING:
             start = slot * self.slot_nbytes + block.unit * unit
@@ -127,13 +144,26 @@ class World:
                 for number in range(start // 64, -(-(start + nbytes) // 64)):
                     self._touch(rank, (block.rank, number), writes)
             return self.staging[block.rank, start : start + nbytes]
+        assert block.rank < 0 or (peers and not writes)
+        memory, scratch = self.private[rank if block.rank < 0 else block.rank][number]
         if block.space is Space.SCRATCH:
-            return scratch[block.unit * unit : block.unit * unit + nbytes]
-        blocks = memory.inputs if block.space is Space.INPUT else memory.outputs
-        offset = tiling.offset(tile)
-        if tiling.message.is_whole:
-            return blocks[0][offset + block.unit * unit :][:nbytes]
-        return blocks[block.unit][offset:][:nbytes]
+            found = scratch[block.unit * unit : block.unit * unit + nbytes]
+        else:
+            blocks = memory.inputs if block.space is Space.INPUT else memory.outputs
+            offset = tiling.offset(tile)
+            if tiling.message.is_whole:
+                found = blocks[0][offset + block.unit * unit :][:nbytes]
+            else:
+                found = blocks[block.unit][offset:][:nbytes]
+        assert found.size == nbytes
+        if peers:
+            self._touch_memory(rank, found, writes)
+        return found
+
+    def _touch_memory(self, rank, array, writes):
+        first = array.__array_interface__["data"][0]
+        for grain in range(first // GRAIN, -(-(first + array.size) // GRAIN)):
+            self._touch(rank, ("memory", grain), writes)
 
     def _touch(self, rank, line, writes):
         """A line is 64 bytes; own clock counts from the last word told, which is when others may know."""
@@ -194,7 +224,7 @@ def transfer_of(kind: CollectiveKind, algorithm: str, count: int) -> Transfer:
     )
 
 
-def _lowered(layout: Layout, algorithm: str, rank: int) -> Lowered:
+def _lowered(layout: Layout, algorithm: str, rank: int, reads_peers: bool) -> Lowered:
     made = programs(
         kind=layout.kind,
         algorithm=algorithm,
@@ -203,6 +233,7 @@ def _lowered(layout: Layout, algorithm: str, rank: int) -> Lowered:
         place=layout.place,
         average=layout.collective.reduce_op == "avg",
         transfer=transfer_of(layout.kind, algorithm, layout.count),
+        reads_peers=reads_peers,
     )
     return Lowered(made, rank)
 

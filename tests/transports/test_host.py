@@ -56,12 +56,21 @@ def test_ranks_that_disagree_about_the_root_are_told(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "number"),
-    [*(("all_reduce", number) for number in (1, 2, 3, 4, 9, 40, 77)), ("all_gather", 2), ("broadcast", 30)],
+    ("kind", "number", "algorithm"),
+    [
+        *(("all_reduce", number, None) for number in (1, 2, 3, 4, 9, 40, 77)),
+        ("all_gather", 2, None),
+        ("broadcast", 30, None),
+        *(("all_reduce", number, "direct") for number in (2, 3, 5, 7, 9, 26)),
+        ("all_to_all", 4, "direct"),
+    ],
 )
-def test_a_killed_rank_is_named_by_all_others_within_two_seconds(tmp_path, kind, number):
-    """In every phase: each instruction of a call, the first tile and later ones, the first call and later."""
-    found = outcomes(3, jobs.killed_at_an_instruction, tmp_path, 1, kind, number, 9000, None)
+def test_a_killed_rank_is_named_by_all_others_within_two_seconds(tmp_path, kind, number, algorithm):
+    """In every phase: each instruction of a call, the first tile and later ones, the first call and later.
+
+    By staging, and ("direct") while its memory is read.
+    """
+    found = outcomes(3, jobs.killed_at_an_instruction, tmp_path, 1, kind, number, 9000, algorithm)
     assert found[1].ended_by == signal.SIGKILL
     for one in (found[0], found[2]):
         text, _ = one.value
@@ -69,6 +78,33 @@ def test_a_killed_rank_is_named_by_all_others_within_two_seconds(tmp_path, kind,
         assert "has died or exited" in text
         assert one.seconds < 2.5  # with what came before it died
     assert not jobs.segments_in_shm()
+
+
+def test_large_messages_are_read_in_peers_memory(tmp_path):
+    for told, right in run_ranks(2, jobs.large_by_default, tmp_path):
+        assert told == "direct of peers (large: bytes are copied once, out of their rank's own memory)"
+        assert right
+
+
+def test_ranks_that_cannot_read_peers_say_so_and_go_by_staging(tmp_path):
+    for fallbacks, told, right in run_ranks(3, jobs.peers_that_cannot_be_read, tmp_path):
+        assert fallbacks == (
+            "large messages pass through staging: rank 1 cannot read peers' memory: Operation not permitted",
+        )
+        assert told == "staged of staging (each byte is copied out once and read where it lies)"
+        assert right
+
+
+def test_a_rank_that_does_not_want_to_read_peers_is_no_fallback(tmp_path):
+    for fallbacks, reads in run_ranks(2, jobs.staging_wanted, tmp_path):
+        assert (fallbacks, reads) == ((), False)
+
+
+def test_memory_that_is_gone_ends_the_group_and_names_the_rank(tmp_path):
+    told = run_ranks(2, jobs.unmapped, tmp_path)
+    assert "cannot read 4096 bytes of rank 1's memory: Bad address" in told[0][0]
+    assert "(told by rank 0)" in told[1][0]
+    assert told[0][1] < 4
 
 
 @pytest.mark.parametrize(

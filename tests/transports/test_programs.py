@@ -9,9 +9,10 @@ from collective_cases import UNEVEN, inputs_of
 from conccl.collectives.catalogue import algorithms
 from conccl.collectives.layout import Place, layout_of
 from conccl.collectives.reference import expected
+from conccl.collectives.transfer import Reach
 from conccl.core.errors import InputError, PlanError
 from conccl.core.ops import Collective, CollectiveKind, DType, ReduceOp
-from conccl.transports import tiles
+from conccl.transports import compiling, tiles
 from conccl.transports.compiling import programs
 from conccl.transports.program import Await, Publish
 from conccl.transports.tiles import Message, tiling_of
@@ -58,11 +59,18 @@ def calls(draw, count):
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(data=st.data(), count=st.integers(1, 6), slots=st.integers(1, 3), seed=st.integers(0, 2**16))
-def test_calls_in_a_row_give_what_they_must_in_any_interleaving(data, count, slots, seed):
+@given(
+    data=st.data(),
+    count=st.integers(1, 6),
+    slots=st.integers(1, 3),
+    seed=st.integers(0, 2**16),
+    reads_peers=st.booleans(),
+)
+def test_calls_in_a_row_give_what_they_must_in_any_interleaving(data, count, slots, seed, reads_peers):
     row = data.draw(st.lists(calls(count), min_size=1, max_size=4))
     slot_nbytes = data.draw(st.sampled_from([64 * 64, 16 * 1024]))
-    outputs = World(count, slots=slots, slot_nbytes=slot_nbytes, seed=seed).run(row)
+    world = World(count, slots=slots, slot_nbytes=slot_nbytes, seed=seed, reads_peers=reads_peers)
+    outputs = world.run(row)
     for call, got in zip(row, outputs, strict=True):
         if call.layout.collective.reduce_op is ReduceOp.AVG and call.layout.kind in (
             "reduce_scatter",
@@ -72,6 +80,43 @@ def test_calls_in_a_row_give_what_they_must_in_any_interleaving(data, count, slo
             continue  # quotients round; the next test has them
         for rank, want in enumerate(expected(call.layout, call.inputs)):
             np.testing.assert_array_equal(got[rank], want, err_msg=f"{call.layout.kind} {call.algorithm}")
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 8])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (kind, name)
+        for kind in KINDS
+        for name, one in algorithms(kind).items()
+        if one.reach is Reach.PEERS and one.command is None
+    ],
+)
+def test_every_algorithm_runs_by_reading_peers(kind, name, count):
+    place = Place.IN_PLACE if kind in ("all_reduce", "broadcast", "reduce") else Place.OUT_OF_PLACE
+    if name not in able(kind, place, count):
+        pytest.skip("needs another number of ranks")
+    layout = layout_of(Collective(kind=kind, nbytes=count * 1000, ranks=count, dtype=DType.FP32), place=place)
+    call = Call(layout=layout, algorithm=name, inputs=inputs_of(layout, seed=1, exact=True))
+    world = World(count, slots=2, slot_nbytes=64, seed=count, reads_peers=True)
+    for got in world.run([call, call]):
+        for rank, want in enumerate(expected(layout, call.inputs)):
+            np.testing.assert_array_equal(got[rank], want)
+
+
+def test_a_rank_that_leaves_before_its_peers_have_read_is_caught(monkeypatch):
+    layout = layout_of(Collective(kind=CollectiveKind.ALL_GATHER, nbytes=2048, ranks=2, dtype=DType.INT16))
+    call = Call(layout=layout, algorithm="direct", inputs=inputs_of(layout, seed=0))
+    add = compiling._Writer.add
+
+    def hasty(self, pieces, *, waits, done, leaves):
+        add(self, pieces, waits=() if leaves else waits, done=done, leaves=leaves)
+
+    monkeypatch.setattr(compiling._Writer, "add", hasty)
+    programs.cache_clear()
+    with pytest.raises(RaceError):
+        World(2, slots=1, slot_nbytes=64, seed=0, reads_peers=True).run([call])
+    programs.cache_clear()
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 8])

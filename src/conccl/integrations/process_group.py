@@ -26,6 +26,7 @@ from conccl.transports.courier import Courier
 from conccl.transports.host import Explanation, HostTransport
 from conccl.transports.mail import ANY, Mail
 from conccl.transports.rendezvous import join
+from conccl.transports.rules import Reads
 from conccl.transports.waiting import Waiting
 
 TIMEOUT_S = 60.0
@@ -42,8 +43,11 @@ class BackendOptions:
     """Bytes of a slot of staging, of which each rank has four; None: what suits the group and its memory."""
     algorithms: Mapping[str, str] = field(default_factory=dict)
     """Collective -> algorithm to use instead of the one that would be chosen ({"all_reduce": "ring"})."""
+    reads: str = "peers"
+    """Where ranks read large messages: in "peers"' own memory, or in the "staging" that all share."""
     strict: bool = False
-    """Refuse whatever is not the first choice (a segment with a name, waiting without futexes)."""
+    """Refuse whatever is not the first choice (a segment with a name, waiting without futexes, peers whose
+    memory cannot be read)."""
 
 
 class ConcclProcessGroup(CollectiveCalls):
@@ -69,7 +73,14 @@ class ConcclProcessGroup(CollectiveCalls):
         self._store = store
         self._group_name = self._group_desc = ""
         seconds = TIMEOUT_S if timeout == _TORCH_DEFAULT else timeout.total_seconds()
-        joined = join(store, rank=rank, count=size, timeout_s=seconds, slot_nbytes=options.slot_nbytes)
+        joined = join(
+            store,
+            rank=rank,
+            count=size,
+            timeout_s=seconds,
+            slot_nbytes=options.slot_nbytes,
+            reads=Reads(options.reads),
+        )
         transport = HostTransport(
             joined.segment,
             joined.geometry,
@@ -77,6 +88,7 @@ class ConcclProcessGroup(CollectiveCalls):
             timeout_s=seconds,
             name=self._called,
             fallback=joined.fallback,
+            reads_peers=joined.reads_peers,
         )
         if options.strict and transport.fallbacks:
             transport.close()

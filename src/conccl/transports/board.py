@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 import struct
+from collections.abc import Sequence
 
 from conccl.core.errors import InputError
 from conccl.transports import futex
@@ -119,6 +120,37 @@ class Board:
         index = self.geometry.rank_line(self.rank, 3) // 8
         self.words[index + 1] = pid
         self.words[index] = 1
+
+    def show(self, address: int, value: int, /) -> None:
+        """Say where in this rank's memory a value lies that peers can try to read."""
+        index = self.geometry.rank_line(self.rank, 3) // 8
+        self.words[index + 2] = address
+        self.words[index + 3] = value
+
+    def shown(self, rank: int, /) -> tuple[int, int] | None:
+        """Where a rank's value lies and what it is; None: it has not said so."""
+        index = self.geometry.rank_line(rank, 3) // 8
+        value = self.words[index + 3]
+        return (self.words[index + 2], value) if value else None
+
+    def judge(self, verdict: int, /) -> None:
+        """Say whether this rank reads its peers' memory (never 0)."""
+        self.words[self.geometry.rank_line(self.rank, 3) // 8 + 4] = verdict
+
+    def verdict(self, rank: int, /) -> int:
+        """What a rank has said about it; 0: nothing yet."""
+        return self.words[self.geometry.rank_line(rank, 3) // 8 + 4]
+
+    def write_table(self, addresses: Sequence[int], /) -> None:
+        """Say where this rank's buffers lie."""
+        start = self.geometry.table(self.rank) // 8
+        for number, address in enumerate(addresses, start):
+            self.words[number] = address
+
+    def table(self, rank: int, /) -> list[int]:
+        """Where a rank's buffers lie: scratch, its inputs, its outputs."""
+        start = self.geometry.table(rank) // 8
+        return self.words[start : start + 1 + 2 * self.geometry.count].tolist()
 
     def leave(self) -> None:
         """Say that this rank has left the group."""

@@ -42,14 +42,15 @@ class Call:
         return Message(kind=self.kind, count=count, sizes=self.sizes)
 
 
-def header_of(call: Call, algorithm: str, /) -> bytes:
+def header_of(call: Call, algorithm: str, /, *, reads_peers: bool = False) -> bytes:
     """A call as bytes of which every one must be the same on all ranks."""
     uneven = len(set(call.sizes)) > 1
     return words_of(
         _KINDS.index(call.kind)
         | REDUCTIONS.index(call.reduction) << 8
         | _ALGORITHMS.index(algorithm) << 16
-        | uneven << 32,
+        | uneven << 32
+        | reads_peers << 33,
         *_halves(call.dtype),
         call.root if call.kind in ROOTED else _NO_ROOT,
         sum(call.sizes),

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +20,22 @@ from conccl.core.errors import ExecutionError
 from conccl.transports.board import COLLECTIVES, Board
 from conccl.transports.calls import Call, describe
 from conccl.transports.geometry import HEADERS, Geometry
+from conccl.transports.peer_memory import read
 from conccl.transports.reductions import Reduce
-from conccl.transports.rules import Choice
+from conccl.transports.rules import Choice, Reads
 from conccl.transports.segment import Segment
-from conccl.transports.tiles import AWAIT, COPY, PUBLISH, Lowered, Tiling
+from conccl.transports.tiles import (
+    AWAIT,
+    COPY,
+    FETCH,
+    FETCH_COMBINE,
+    GRAIN,
+    PUBLISH,
+    Lowered,
+    Tiling,
+    address_abroad,
+    table_of,
+)
 from conccl.transports.waiting import Waiting
 
 CALL_SHIFT, TILE_SHIFT = 32, 12
@@ -33,7 +46,12 @@ MOST_STEPS = (1 << TILE_SHIFT) - 1
 
 _SHORT = 32 * 1024
 """Up to here a copy takes less than giving Python's lock away and getting it back."""
-_NAMES = ("copy", "combine", "await", "publish")
+_FETCHED = 512 * 1024
+"""Bytes of all peers together that are fetched and reduced at a time: they stay in a second-level cache.
+A guess between the cost of a system call and that cache."""
+_GONE_S = 2.0
+"""How long a rank whose memory cannot be read any more may take to be known as dead."""
+_NAMES = ("copy", "combine", "await", "publish", "fetch", "fetch and combine")
 
 _move = ctypes.memmove
 _move_short = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(
@@ -91,18 +109,24 @@ class Carrier:
             [start + slot * geometry.slot_nbytes for start in starts] for slot in range(geometry.slots)
         ]
         self._scratch = np.empty(0, np.uint8)
+        self._fetched = np.empty(0, np.uint8)
+        self._tables: list[tuple[int, list[int]]] = [(0, [])] * self._count
+        """Rank -> the call of which its addresses are, and those."""
 
     def run(self, prepared: Prepared, /, *, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Carry out a call on blocks at these addresses."""
-        self._enter(prepared)
+        self._enter(prepared, inputs, outputs)
         for tile in range(prepared.tiling.tiles):
             self._run_tile(prepared, tile, inputs, outputs)
+        if prepared.lowered.reads_peers:
+            # Whoever has ended the group may have given its buffers away while they were read.
+            self._waiting.raise_if_ended()
 
     def doing(self) -> str:
         """What the call in progress is."""
         return f"group {self._name()!r} call {self.number}, {describe(self._header)}"
 
-    def _enter(self, prepared: Prepared) -> None:
+    def _enter(self, prepared: Prepared, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Begin a call: from here on peers compare its header."""
         board = self._board
         self._waiting.raise_if_ended()
@@ -113,10 +137,13 @@ class Carrier:
         self._history = zlib.crc32(prepared.header, self._history)
         if number - self._slowest >= HEADERS:
             self._wait_for_the_slowest()
-        board.write_header(number, self._header)
-        board.words[board.progress[self._rank]] = number << CALL_SHIFT
         if self._scratch.size < prepared.scratch_nbytes:
             self._scratch = np.empty(prepared.scratch_nbytes, np.uint8)
+        if prepared.choice.reads is Reads.PEERS:
+            # Nobody looks up the last such call's table any more: it was not left before.
+            board.write_table(table_of(inputs, outputs, self._scratch.ctypes.data, self._count))
+        board.write_header(number, self._header)
+        board.words[board.progress[self._rank]] = number << CALL_SHIFT
 
     def _wait_for_the_slowest(self) -> None:
         """Peers compare with the headers of the last `HEADERS` calls: overwrite none that one may need."""
@@ -128,7 +155,7 @@ class Carrier:
                 self._wait(rank, needed)
         self._slowest = min((words[progress[rank]] >> CALL_SHIFT for rank in others), default=self.number)
 
-    def _run_tile(  # noqa: C901 (one loop whose every call would be paid for by each small message)
+    def _run_tile(  # noqa: C901, PLR0912 (one loop whose every call would be paid for by each small message)
         self, prepared: Prepared, tile: int, inputs: Sequence[int], outputs: Sequence[int]
     ) -> None:
         lowered, number, pace = prepared.lowered, self.number, self._pace
@@ -168,9 +195,67 @@ class Carrier:
             elif what == PUBLISH:
                 words[mine] = base | code[1]
                 board.tell(COLLECTIVES)
-            elif lengths[code[3]] and prepared.reduce is not None:
+            elif not lengths[code[3]]:
+                pass
+            elif what == FETCH:
+                self._fetch(*self._abroad(prepared, code[2]), to=addresses[code[1]], nbytes=lengths[code[3]])
+            elif what == FETCH_COMBINE:
+                self._fetch_and_combine(prepared, code, addresses, lengths[code[3]])
+            elif prepared.reduce is not None:
                 sources = [addresses[one] for one in code[2]]
                 prepared.reduce(addresses[code[1]], sources, lengths[code[3]], code[4])
+
+    def _abroad(self, prepared: Prepared, number: int) -> tuple[int, int]:
+        """Whose memory a block lies in, and at which address there."""
+        block = prepared.lowered.blocks[number]
+        rank = block.rank
+        call, table = self._tables[rank]
+        if call != self.number:
+            table = self._board.table(rank)
+            self._tables[rank] = self.number, table
+        return rank, address_abroad(block, table, prepared.tiling)
+
+    def _fetch(self, rank: int, address: int, /, *, to: int, nbytes: int) -> None:
+        """Bytes from a peer's memory."""
+        try:
+            read(self._board.pid(rank), address, to, nbytes)
+        except OSError as error:
+            self._unreadable(rank, nbytes, error)
+
+    def _unreadable(self, rank: int, nbytes: int, error: OSError) -> None:
+        """End the group: most often because the peer has died, which may take a moment to be known."""
+        self._waiting.await_end(rank, doing=partial(self._waiting_for, rank), seconds=_GONE_S)
+        self._waiting.end(
+            "ended",
+            f"{self.doing()}: rank {self._rank} cannot read {nbytes} bytes of rank {rank}'s memory:"
+            f" {error.strerror}. Memory that a device maps cannot be read so; use reads='staging'",
+        )
+
+    def _fetch_and_combine(
+        self, prepared: Prepared, code: tuple[Any, ...], addresses: Sequence[int], nbytes: int
+    ) -> None:
+        """Reduce own and peers' bytes, so many at a time that what is fetched stays in the cache."""
+        assert prepared.reduce is not None
+        blocks = prepared.lowered.blocks
+        sources = [
+            self._abroad(prepared, one) if blocks[one].rank >= 0 else (-1, addresses[one]) for one in code[2]
+        ]
+        abroad = sum(rank >= 0 for rank, _ in sources)
+        step = max(GRAIN, _FETCHED // abroad // GRAIN * GRAIN)
+        if self._fetched.size < abroad * step:
+            self._fetched = np.empty(abroad * step, np.uint8)
+        first = self._fetched.ctypes.data
+        for start in range(0, nbytes, step):
+            length = min(step, nbytes - start)
+            slot, here = first, []
+            for rank, address in sources:
+                if rank < 0:
+                    here.append(address + start)
+                    continue
+                self._fetch(rank, address + start, to=slot, nbytes=length)
+                here.append(slot)
+                slot += step
+            prepared.reduce(addresses[code[1]] + start, here, length, code[4])
 
     def _meet(self, rank: int) -> None:
         """Wait until a rank has entered this call, and compare what it says the call is."""

@@ -57,8 +57,12 @@ def programs(
     place: layouts.Place = layouts.Place.OUT_OF_PLACE,
     average: bool = False,
     transfer: Transfer = TRANSFER,
+    reads_peers: bool = False,
 ) -> Programs:
-    """The programs of a collective among ``count`` ranks by a named algorithm; ``root`` is a position."""
+    """The programs of a collective among ``count`` ranks by a named algorithm; ``root`` is a position.
+
+    ``reads_peers``: what others touch stays where it is, and they read it there; nothing is staged.
+    """
     collective = Collective(
         kind=kind,
         nbytes=count * UNIT,
@@ -67,16 +71,18 @@ def programs(
         reduce_op=ReduceOp.AVG if average else ReduceOp.SUM,
     )
     layout = layout_of(collective, root=root, place=place)
-    return compile_fragment(fragment_of(layout, algorithm=algorithm, transfer=transfer), layout=layout)
+    plan = fragment_of(layout, algorithm=algorithm, transfer=transfer)
+    return compile_fragment(plan, layout=layout, reads_peers=reads_peers)
 
 
-def compile_fragment(plan: Plan, /, *, layout: Layout) -> Programs:
+def compile_fragment(plan: Plan, /, *, layout: Layout, reads_peers: bool = False) -> Programs:
     """The programs that carry out a fragment of canonical blocks; its ranks are positions."""
     plan.require_whole()
     order = Order(plan)
-    shared = _Shared(plan)
+    shared = _Shared(plan, staged=not reads_peers)
+    private = _Private(plan, layout)
     contents = Contents(layout)
-    writers = [_Writer(rank, plan, layout, shared) for rank in range(layout.count)]
+    writers = [_Writer(rank, layout, shared, private, reads_peers) for rank in range(layout.count)]
     for step in order.sequence:
         task = plan.tasks[order.steps.task[step]]
         if task.parts:
@@ -98,10 +104,10 @@ def compile_fragment(plan: Plan, /, *, layout: Layout) -> Programs:
 class _Shared:
     """Which buffers other ranks touch, and where in their rank's staging they lie."""
 
-    def __init__(self, plan: Plan, /) -> None:
+    def __init__(self, plan: Plan, /, *, staged: bool) -> None:
         touched = {
             (region.rank, region.buffer)
-            for task in plan.tasks
+            for task in (plan.tasks if staged else ())
             for regions in reads_and_writes(task)
             for region in regions
             if region.rank != task.rank
@@ -125,20 +131,45 @@ class _Shared:
         return Block(space=Space.STAGING, unit=first + place.unit, rank=place.rank)
 
 
+class _Private:
+    """Where in its own memory a rank has what is not in staging."""
+
+    def __init__(self, plan: Plan, layout: Layout, /) -> None:
+        self._windows = layout.windows
+        self._first: dict[tuple[int, str], int] = {}
+        self._sizes = {(one.rank, one.name): one.nbytes for one in plan.buffers}
+        self._units: dict[int, int] = {}
+
+    def units(self, rank: int, /) -> int:
+        """Units of scratch that a rank needs."""
+        return self._units.get(rank, 0)
+
+    def block(self, place: Place, /, *, reader: int) -> Block:
+        """Where a place is, seen from the rank that touches it."""
+        rank = -1 if place.rank == reader else place.rank
+        if place.buffer == self._windows.input.buffer:
+            return Block(space=Space.INPUT, unit=place.unit, rank=rank)
+        if place.buffer == self._windows.output.buffer:
+            return Block(space=Space.OUTPUT, unit=place.unit, rank=rank)
+        key = place.rank, place.buffer
+        if key not in self._first:
+            self._first[key] = self.units(place.rank)
+            self._units[place.rank] = self.units(place.rank) + -(-self._sizes[key] // UNIT)
+        return Block(space=Space.SCRATCH, unit=self._first[key] + place.unit, rank=rank)
+
+
 @dataclass(slots=True)
 class _Writer:
     """Writes one rank's program while the fragment is followed in order."""
 
     rank: int
-    plan: Plan
     layout: Layout
     shared: _Shared
+    private: _Private
+    reads_peers: bool
     _written: list[Instruction] = field(default_factory=list)
     _heard: dict[int, int] = field(default_factory=dict)
     _release: list[Await] = field(default_factory=list)
-    _scratch: dict[str, int] = field(default_factory=dict)
-    """Buffer -> its first unit in scratch."""
-    _scratch_units: int = 0
 
     def add(self, pieces: Sequence[Piece], *, waits: Iterable[Await], done: int, leaves: bool) -> None:
         """Append a step: what it waits for, what it does and that so many are complete then."""
@@ -147,7 +178,7 @@ class _Writer:
         outputs = output_blocks(self.layout, self.rank)
         written_by_peers = any(self.shared.block(place) for _, place in outputs)
         for wait in waits:
-            if leaves and not written_by_peers:
+            if leaves and not written_by_peers and not self.reads_peers:
                 self._release.append(wait)
             elif wait.steps > self._heard.get(wait.rank, 0):
                 self._heard[wait.rank] = wait.steps
@@ -181,7 +212,7 @@ class _Writer:
             rank=self.rank,
             instructions=(*kept, Publish(steps=done)),
             release=tuple(self._put_off()),
-            scratch_units=self._scratch_units,
+            scratch_units=self.private.units(self.rank),
         )
 
     def _put_off(self) -> Iterator[Await]:
@@ -201,6 +232,8 @@ class _Writer:
 
     def _instruction(self, piece: Piece) -> Copy | Combine:
         destination, *sources = (self._block(place) for place in (piece.destination, *piece.sources))
+        if destination.rank not in (-1, self.rank) and destination.space is not Space.STAGING:
+            raise PlanError(f"rank {self.rank} writes into rank {destination.rank}; peers are only read.")
         content = _one(piece.content)
         if piece.reduces:
             return Combine(
@@ -209,19 +242,7 @@ class _Writer:
         return Copy(destination=destination, source=sources[0], content=content)
 
     def _block(self, place: Place) -> Block:
-        shared = self.shared.block(place)
-        if shared is not None:
-            return shared
-        windows = self.layout.windows
-        if place.buffer == windows.input.buffer:
-            return Block(space=Space.INPUT, unit=place.unit)
-        if place.buffer == windows.output.buffer:
-            return Block(space=Space.OUTPUT, unit=place.unit)
-        if place.buffer not in self._scratch:
-            self._scratch[place.buffer] = self._scratch_units
-            sizes = {one.name: one.nbytes for one in self.plan.buffers if one.rank == self.rank}
-            self._scratch_units += -(-sizes[place.buffer] // UNIT)
-        return Block(space=Space.SCRATCH, unit=self._scratch[place.buffer] + place.unit)
+        return self.shared.block(place) or self.private.block(place, reader=self.rank)
 
 
 def _one(content: int) -> Content:

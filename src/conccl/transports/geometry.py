@@ -7,6 +7,7 @@
     rows          who sleeps, and for whom
     records       why a rank ended the group
     headers       what call each rank is in: the last few
+    tables        where the buffers of each rank lie in its own memory, for peers that read them there
     mail          a ring of bytes for each ordered pair of ranks: send and recv
     staging       slots of each rank, from a page of its own
 """
@@ -72,7 +73,17 @@ class Geometry:
     @property
     def mail(self) -> int:
         """Where the rings of mail begin."""
-        return _up(self.headers + self.count * HEADERS * HEADER_NBYTES, PAGE)
+        return _up(self.tables + self.count * self.table_nbytes, PAGE)
+
+    @property
+    def tables(self) -> int:
+        """Where the tables of addresses begin."""
+        return _up(self.headers + self.count * HEADERS * HEADER_NBYTES, LINE)
+
+    @property
+    def table_nbytes(self) -> int:
+        """A table: scratch, an input and an output of as many blocks as there are ranks."""
+        return _up(8 * (1 + 2 * self.count), LINE)
 
     @property
     def ring_nbytes(self) -> int:
@@ -105,6 +116,10 @@ class Geometry:
     def header(self, rank: int, call: int, /) -> int:
         """Where a rank says what its call of this number is."""
         return self.headers + (rank * HEADERS + call % HEADERS) * HEADER_NBYTES
+
+    def table(self, rank: int, /) -> int:
+        """Where a rank's table begins."""
+        return self.tables + rank * self.table_nbytes
 
     def ring(self, source: int, destination: int, /) -> int:
         """Where the ring from one rank to another begins."""

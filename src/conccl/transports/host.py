@@ -18,7 +18,7 @@ from conccl.transports.carrier import MOST_STEPS, MOST_TILES, Carrier, Prepared
 from conccl.transports.compiling import TRANSFER, programs
 from conccl.transports.geometry import Geometry
 from conccl.transports.reductions import reducer
-from conccl.transports.rules import choose
+from conccl.transports.rules import Reads, choose
 from conccl.transports.segment import Segment
 from conccl.transports.tiles import PUBLISH, Lowered, Tiling, tiling_of
 from conccl.transports.waiting import Peers, Waiting
@@ -58,13 +58,18 @@ class HostTransport:
         name: Callable[[], str],
         fallback: str = "",
         pace: Callable[[str], None] | None = None,
+        reads_peers: bool = False,
     ) -> None:
-        """``name``: what errors call the group; ``pace``: is called before each instruction (for tests)."""
+        """``name``: what errors call the group; ``pace``: is called before each instruction (for tests).
+
+        ``reads_peers``: whether all ranks can read each other's memory (`rendezvous.Joined`).
+        """
         self.rank = rank
         self.count = geometry.count
         self.geometry = geometry
         self.segment = segment
         self.name = name
+        self.reads_peers = reads_peers
         self.board = Board(segment, geometry, rank)
         self.peers = Peers(self.board, segment)
         self.waiting = Waiting(self.board, self.peers, door=COLLECTIVES, timeout_s=timeout_s)
@@ -81,7 +86,7 @@ class HostTransport:
 
     def prepare(self, call: Call, /) -> Prepared:
         """Choose how a call is carried out, and compile it. The same call may be issued many times."""
-        choice = choose(call, count=self.count)
+        choice = choose(call, count=self.count, reads_peers=self.reads_peers)
         made = programs(
             kind=call.kind,
             algorithm=choice.algorithm,
@@ -90,6 +95,7 @@ class HostTransport:
             place=call.place,
             average=call.reduction == "avg",
             transfer=transfer_for(named_algorithm(call.kind, choice.algorithm).reach),
+            reads_peers=choice.reads is Reads.PEERS,
         )
         lowered = Lowered(made, self.rank)
         tiling = tiling_of(
@@ -103,7 +109,7 @@ class HostTransport:
             choice=choice,
             lowered=lowered,
             tiling=tiling,
-            header=header_of(call, choice.algorithm),
+            header=header_of(call, choice.algorithm, reads_peers=choice.reads is Reads.PEERS),
             reduce=reducer(call.dtype, call.reduction) if call.kind in REDUCING else None,
             scratch_nbytes=lowered.program.scratch_units * tiling.unit_nbytes,
         )

@@ -30,7 +30,7 @@ class Block:
     space: Space
     unit: int
     rank: int = -1
-    """Whose; only blocks in staging can be another rank's."""
+    """Whose: of staging, always said; of other memory another rank's where it is read there, else -1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ import json
 import os
 import socket
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,10 +25,14 @@ from conccl.core.errors import ConcclError, ExecutionError, InputError, PeerLost
 from conccl.transports import segment as segments
 from conccl.transports.board import Board
 from conccl.transports.geometry import Geometry, geometry_for
+from conccl.transports.peer_memory import Probe, why_not
+from conccl.transports.rules import Reads
 from conccl.transports.segment import Segment
 from conccl.transports.waiting import LOOK_EVERY_S
 
 _POLLS_S = (0.0002, 0.02)
+_CAN, _WILL_NOT, _CANNOT = 1, 2, 3
+"""Verdicts on reading peers' memory; what cannot be adds the number of its error."""
 
 
 class Store(Protocol):
@@ -55,6 +59,8 @@ class Joined:
     geometry: Geometry
     fallback: str = ""
     """What could not be had in the first way, and why; empty: nothing."""
+    reads_peers: bool = False
+    """Whether every rank can read every other's memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +80,11 @@ def join(
     timeout_s: float,
     slot_nbytes: int | None = None,
     named: bool = False,
+    reads: Reads = Reads.PEERS,
 ) -> Joined:
     """Make or open the group's segment, with everyone else; returns when all ranks have it.
 
-    ``named`` goes by way of /dev/shm at once.
+    ``named`` goes by way of /dev/shm at once. Peers' memory is read only where every rank wants and can.
     """
     if not 0 <= rank < count:
         raise InputError(f"rank {rank} of {count}: ranks are counted from 0.")
@@ -85,7 +92,7 @@ def join(
     meeting.put(f"hello/{rank}", asdict(_me()))
     try:
         joined = meeting.lead(slot_nbytes, named) if rank == 0 else meeting.follow()
-        meeting.gather(joined)
+        joined = meeting.gather(joined, reads)
     except ConcclError as error:
         meeting.fail(str(error))
         raise
@@ -172,13 +179,14 @@ class _Meeting:
             raise
         return self._ready(Joined(segment=opened, geometry=geometry, fallback=verdict["why"]))
 
-    def gather(self, joined: Joined) -> None:
+    def gather(self, joined: Joined, reads: Reads) -> Joined:
         """Wait until all have the segment; then nothing needs its name or the store's keys any more."""
         board = Board(joined.segment, joined.geometry, self._rank)
         try:
             board.introduce(os.getpid())
             for rank in range(self._count):
                 self._until(lambda rank=rank: board.is_there(rank), rank, "has not joined the group")
+            joined = self._tried(joined, board, reads)
         finally:
             board.close()
             joined.segment.unlink()
@@ -190,6 +198,29 @@ class _Meeting:
                     self._store.delete_key(key)
                 except Exception:  # some stores cannot delete; their keys stay
                     break
+        return joined
+
+    def _tried(self, joined: Joined, board: Board, reads: Reads) -> Joined:
+        """Whether all ranks can read each other's memory: each tries, and hears of the others."""
+        probe = Probe()  # lives until all have tried
+        board.show(probe.address, probe.value)
+        others = [rank for rank in range(self._count) if rank != self._rank]
+        verdict = _CAN if reads is Reads.PEERS else _WILL_NOT
+        for rank in others:
+            self._until(lambda rank=rank: board.shown(rank), rank, "has not joined the group")
+            if verdict == _CAN and (code := why_not(board.pid(rank), *(board.shown(rank) or (0, 0)))):
+                verdict = _CANNOT + code
+        board.judge(verdict)
+        for rank in others:
+            self._until(lambda rank=rank: board.verdict(rank), rank, "has not joined the group")
+        refusals = {rank: board.verdict(rank) for rank in range(self._count) if board.verdict(rank) != _CAN}
+        able = {rank: code for rank, code in refusals.items() if code >= _CANNOT}
+        if not able:
+            return replace(joined, reads_peers=not refusals and self._count > 1)
+        rank, code = next(iter(able.items()))
+        cause = os.strerror(code - _CANNOT)
+        why = f"large messages pass through staging: rank {rank} cannot read peers' memory: {cause}"
+        return replace(joined, fallback="; ".join(one for one in (joined.fallback, why) if one))
 
     def _ready(self, joined: Joined) -> Joined:
         """Lock this rank's mark and get memory for what it writes."""

@@ -84,7 +84,7 @@ def tiling_of(message: Message, /, *, staging_units: int, slot_nbytes: int) -> T
     return Tiling(message=message, unit_nbytes=unit, tiles=max(1, -(-longest // unit)))
 
 
-COPY, COMBINE, AWAIT, PUBLISH = range(4)
+COPY, COMBINE, AWAIT, PUBLISH, FETCH, FETCH_COMBINE = range(6)
 """Codes of lowered instructions."""
 
 
@@ -92,7 +92,8 @@ class Lowered:
     """A program as an executor's loop wants it: small integers into tables of addresses and lengths.
 
     ``code`` holds (COPY, to, from, length), (COMBINE, to, (from, ...), length, divisor), (AWAIT, rank, steps)
-    and (PUBLISH, steps); ``blocks`` and ``contents`` say what the numbers stand for.
+    and (PUBLISH, steps); ``blocks`` and ``contents`` say what the numbers stand for. FETCH is a COPY from
+    another rank's memory, FETCH_COMBINE a COMBINE of which some sources lie there.
     """
 
     def __init__(self, programs: Programs, rank: int, /) -> None:
@@ -110,11 +111,13 @@ class Lowered:
             match one:
                 case Copy():
                     length = contents.setdefault(one.content, len(contents))
-                    code.append((COPY, block(one.destination), block(one.source), length))
+                    what = FETCH if _is_abroad(one.source) else COPY
+                    code.append((what, block(one.destination), block(one.source), length))
                 case Combine():
                     length = contents.setdefault(one.content, len(contents))
                     sources = tuple(block(source) for source in one.sources)
-                    code.append((COMBINE, block(one.destination), sources, length, one.divisor))
+                    what = FETCH_COMBINE if any(map(_is_abroad, one.sources)) else COMBINE
+                    code.append((what, block(one.destination), sources, length, one.divisor))
                 case Await():
                     code.append((AWAIT, one.rank, one.steps))
                 case _:
@@ -123,6 +126,7 @@ class Lowered:
         self.blocks = tuple(blocks)
         self.contents = tuple(contents)
         self.release = tuple((one.rank, one.steps) for one in program.release)
+        self.reads_peers = any(code[0] in (FETCH, FETCH_COMBINE) for code in self.code)
 
     def addresses(
         self,
@@ -135,7 +139,7 @@ class Lowered:
         staging: Sequence[int],
         scratch: int,
     ) -> list[int]:
-        """Where each block lies in a tile.
+        """Where each block lies in a tile; 0 for those in other ranks' memory.
 
         ``inputs`` and ``outputs`` are addresses of the caller's blocks (of a whole message: one), ``staging``
         those of every rank's slot.
@@ -145,9 +149,30 @@ class Lowered:
         for one in self.blocks:
             if one.space is Space.STAGING:
                 addresses.append(staging[one.rank] + one.unit * unit)
+            elif one.rank >= 0:
+                addresses.append(0)
             elif one.space is Space.SCRATCH:
                 addresses.append(scratch + one.unit * unit)
             else:
                 own = inputs if one.space is Space.INPUT else outputs
                 addresses.append(own[0] + offset + one.unit * unit if whole else own[one.unit] + offset)
         return addresses
+
+
+def table_of(inputs: Sequence[int], outputs: Sequence[int], scratch: int, count: int, /) -> list[int]:
+    """A rank's addresses as its peers look them up: scratch, inputs, outputs."""
+    return [scratch, *inputs, *(0,) * (count - len(inputs)), *outputs]
+
+
+def address_abroad(block: Block, table: Sequence[int], tiling: Tiling, /) -> int:
+    """Where a block lies in the memory of the rank whose table this is; such programs take one tile."""
+    if block.space is Space.SCRATCH:
+        return table[0] + block.unit * tiling.unit_nbytes
+    first = 1 if block.space is Space.INPUT else 1 + tiling.message.count
+    if tiling.message.is_whole:
+        return table[first] + block.unit * tiling.unit_nbytes
+    return table[first + block.unit]
+
+
+def _is_abroad(block: Block) -> bool:
+    return block.rank >= 0 and block.space is not Space.STAGING

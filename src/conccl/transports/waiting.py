@@ -134,6 +134,14 @@ class Waiting:
         if not enough and not ready():  # what they did before they went still counts
             self.end("lost", f"{', '.join(gone)}; {doing()} waits for it")
 
+    def await_end(self, rank: int, /, *, doing: Callable[[], str], seconds: float) -> None:
+        """Raise as soon as it is known that a rank is gone or the group ended; return after so long."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.raise_if_ended()
+            self._look(lambda: False, (rank,), doing, False)
+            time.sleep(0.002)
+
     def raise_if_ended(self) -> None:
         """Raise what ended the group, if something has."""
         board = self._board
