@@ -377,3 +377,30 @@ def left_alone(rank, count, folder, backend, how):
     except Exception as error:
         return f"{type(error).__name__}: {error}", time.monotonic() - began
     return "it went on", 0.0
+
+
+def on_gpus(rank, count, folder):
+    """Every operator and way by NCCL."""
+    torch.cuda.set_device(rank)
+    dist.init_process_group(
+        "nccl", init_method=f"file://{folder}/store-nccl", rank=rank, world_size=count, device_id=rank
+    )
+    for dtype in (torch.bfloat16, torch.float32):
+        for index, (m, n, k) in enumerate(((2048, 1024, 512), (514, 333, 65), (4096, 512, 257))):
+            xs, ws, bias = matrices(index, m, n, k, count, dtype)
+            wanted = expected(xs, ws, bias, rank, torch.relu)
+            here = [one.cuda() for one in xs], [one.cuda() for one in ws], bias.cuda()
+            for way in (*WAYS, "tracked:4"):
+                if way.startswith("tracked"):
+                    plain = here[0][rank], here[1][rank], here[2]
+                    found = {
+                        "gemm_reduce_scatter": fused.gemm_reduce_scatter(*plain, way=way, activation="relu"),
+                        "gemm_all_reduce": fused.gemm_all_reduce(*plain, way=way, activation="relu"),
+                        "gemm_all_to_all": fused.gemm_all_to_all(*plain, way=way, activation="relu"),
+                    }
+                else:
+                    found = calls(*here, rank, way, "relu")
+                for call, got in found.items():
+                    close(got.cpu(), wanted[call], dtype)
+    dist.destroy_process_group()
+    return True

@@ -52,7 +52,7 @@ def test_compiled_code_computes_the_same(tmp_path):
 
 REFUSED = {
     "k": "InputError: x is (4, 3) and weight (5, 4): the last dimensions must be equal",
-    "dtype": "InputError: weight is torch.float64 on cpu, x is torch.float32 on cpu",
+    "dtype": "InputError: weight is torch.float64 on cpu; it must be torch.float32 on cpu",
     "bias": "InputError: bias is (4,); it must be (5,)",
     "int": "InputError: x is torch.int32; it must be one of",
     "vector": "InputError: x is (3,) and weight (5, 3)",
@@ -60,7 +60,7 @@ REFUSED = {
     "way": "UnknownNameError: unknown way 'chunky:3'. Did you mean chunked",
     "number": "InputError: 1 chunks: give 2 or more, or use serial",
     "order": "InputError: gemm_all_reduce sends all rows to all ranks",
-    "tracked": "InputError: gemm_reduce_scatter by tracked:4 needs a CUDA GPU and Triton",
+    "tracked": "InputError: gemm_reduce_scatter by tracked needs a CUDA GPU",
     "group": "InputError: no process group is called 'nobody' here",
     "not a member": "InputError: group is",
     "rows": "InputError: all_gather_gemm: rank",

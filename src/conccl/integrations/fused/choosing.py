@@ -9,7 +9,6 @@ import functools
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from conccl.advise.devices import device_named
 from conccl.core.errors import InputError
@@ -57,11 +56,21 @@ def choice_of(
     return _choice(problem, _name(device))
 
 
-def chosen(call: str, *, m: int, n: int, k: int, x: Tensor, world: int, way_text: str) -> Way:
+def chosen(
+    call: str,
+    *,
+    m: int,
+    n: int,
+    k: int,
+    world: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    way_text: str,
+) -> Way:
     """The way of a call: the caller's, or what `choice_of` says."""
     if way_text != AUTO:
         return way(way_text)
-    return choice_of(call, m=m, n=n, k=k, world=world, dtype=x.dtype, device=x.device).way
+    return choice_of(call, m=m, n=n, k=k, world=world, dtype=dtype, device=device).way
 
 
 @functools.lru_cache(maxsize=4096)

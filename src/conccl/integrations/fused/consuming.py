@@ -9,7 +9,7 @@ from torch import Tensor
 
 from conccl.core.errors import InputError
 from conccl.integrations.fused.peers import Passing, Peers, exchange_into, gather_into
-from conccl.integrations.fused.producing import Product, not_here
+from conccl.integrations.fused.producing import Product
 from conccl.integrations.fused.products import product, product_into, products_into
 from conccl.integrations.fused.rows import Blocks, pieces
 from conccl.strategies.ways import Chunked, Order, Serial
@@ -26,7 +26,10 @@ def gathered_product(job: Product, rows: int, /, *, bias: Tensor | None) -> tupl
             gathered = gather_rows(job.x, blocks, job.peers)
             return product(gathered, job.weight, bias), gathered
     if not isinstance(job.way, Chunked):
-        raise not_here(job)
+        raise InputError(
+            f"{job.call} by {job.way}: rows that a running kernel waits for are not offered yet."
+            " Use serial or chunked."
+        )
     gathering = _Gathering(
         job=job,
         blocks=blocks,

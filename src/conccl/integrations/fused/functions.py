@@ -138,6 +138,44 @@ def replicated_gemm(
     return _shaped(out, x, x.shape[0])
 
 
+def gemm_offload(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    activation: str = NO_ACTIVATION,
+    way: str = AUTO,
+) -> Tensor:
+    """``activation(x @ weight.T + bias)`` in host memory, pinned where x is on a GPU.
+
+    Rows travel while the next ones are made, by copy engines and so without SMs. Returns when all are there.
+    """
+    given = (x, weight, bias)
+    _check(given, activation=activation, way=way)
+    inside, behind = _activation_place(given, activation)
+    out = activated(operators.gemm_offload(x.flatten(0, -2), weight, bias, inside, way), behind)
+    return _shaped(out, x, x.shape[0])
+
+
+def prefetch_gemm(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    activation: str = NO_ACTIVATION,
+    way: str = AUTO,
+) -> Tensor:
+    """``activation(x @ weight.T + bias)`` of an x in host memory (pinned, or nothing overlaps), on the GPU.
+
+    Rows are multiplied as they arrive.
+    """
+    given = (x, weight, bias)
+    _check(given, activation=activation, way=way, x_on_host=True)
+    inside, behind = _activation_place(given, activation)
+    out, _ = operators.prefetch_gemm(x.flatten(0, -2), weight, bias, inside, way)
+    return _shaped(activated(out, behind), x, x.shape[0])
+
+
 def _run(op: Any, given: Given, /, *, activation: str, way: str, name: str) -> Tensor:
     x, weight, bias = given
     inside, behind = _activation_place(given, activation)
@@ -167,7 +205,15 @@ def _require_even(x: Tensor, ranks: int) -> None:
 
 def _checked(given: Given, /, *, activation: str, way: str, group: Any) -> str:
     """The group's name, after everything that can be wrong with a call on this rank."""
+    _check(given, activation=activation, way=way)
+    return str(group_name(group))
+
+
+def _check(given: Given, /, *, activation: str, way: str, x_on_host: bool = False) -> None:
     x, weight, bias = given
+    if x_on_host and x.device.type != "cpu":
+        raise InputError(f"x is on {x.device}; prefetch_gemm takes an x in host memory.")
+    where = weight.device if x_on_host else x.device
     if activation not in ACTIVATIONS:
         raise UnknownNameError(kind="activation", name=activation, known=ACTIVATIONS)
     if way != AUTO:
@@ -184,10 +230,9 @@ def _checked(given: Given, /, *, activation: str, way: str, group: Any) -> str:
     if bias is not None and tuple(bias.shape) != (weight.shape[0],):
         raise InputError(f"bias is {tuple(bias.shape)}; it must be ({weight.shape[0]},), weight's rows.")
     for what, one in (("weight", weight), ("bias", bias)):
-        if one is not None and (one.dtype != x.dtype or one.device != x.device):
+        if one is not None and (one.dtype != x.dtype or one.device != where):
             raise InputError(
-                f"{what} is {one.dtype} on {one.device}, x is {x.dtype} on {x.device}; both must be alike."
+                f"{what} is {one.dtype} on {one.device}; it must be {x.dtype} on {where}, as x is."
             )
     if x.dtype not in DTYPES:
         raise InputError(f"x is {x.dtype}; it must be one of {', '.join(sorted(map(str, DTYPES)))}.")
-    return str(group_name(group))

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from conccl.integrations.fused.choosing import chosen
 from conccl.integrations.fused.consuming import gather_rows, gathered_product, return_rows
-from conccl.integrations.fused.peers import Peers, agree, peers_of, told_of
+from conccl.integrations.fused.host_link import offloaded, prefetched
+from conccl.integrations.fused.peers import Peers, agree, all_reduce_in_place, peers_of, told_of
 from conccl.integrations.fused.producing import Product, all_reduced, exchanged, reduce_scattered
 from conccl.integrations.fused.products import NO_ACTIVATION, activated, finish_into, product
 from conccl.integrations.fused.rows import Blocks
@@ -28,7 +29,7 @@ def _product(
     """The job that a call is, by the way chosen, after the ranks have agreed on it."""
     peers = peers_of(group)
     m, n, k = len(x) if rows is None else rows, len(weight), x.shape[1]
-    picked = chosen(call, m=m, n=n, k=k, x=x, world=peers.size, way_text=way)
+    picked = chosen(call, m=m, n=n, k=k, world=peers.size, dtype=x.dtype, device=x.device, way_text=way)
     agree(peers, f"{call} m={m} n={n} k={k} {x.dtype} {picked}", device=x.device)
     return Product(call=call, x=x, weight=weight, peers=peers, way=picked)
 
@@ -250,6 +251,74 @@ def _(x: Tensor, rows: int, group: str) -> Tensor:
     return x.new_empty((rows, x.shape[1]))
 
 
+# The host link
+
+
+_LINKED = "(Tensor x, Tensor weight, Tensor? bias, str activation, str way) -> "
+
+
+@_library("conccl::gemm_offload", mutates_args=(), schema=_LINKED + "Tensor")
+def gemm_offload(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str, way: str) -> Tensor:
+    """x[m, k] x weight[n, k]^T, in host memory."""
+    return offloaded(x, weight, bias, activation=activation, way=way)
+
+
+@gemm_offload.register_fake
+def _(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str, way: str) -> Tensor:
+    return x.new_empty((x.shape[0], weight.shape[0]), device="cpu")
+
+
+@_library("conccl::prefetch_gemm", mutates_args=(), schema=_LINKED + "(Tensor, Tensor)")
+def prefetch_gemm(
+    x: Tensor, weight: Tensor, bias: Tensor | None, activation: str, way: str
+) -> tuple[Tensor, Tensor]:
+    """x[m, k] x weight[n, k]^T of an x in host memory, and x where the weight is."""
+    return prefetched(x, weight, bias, activation=activation, way=way)
+
+
+@prefetch_gemm.register_fake
+def _(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str, way: str) -> tuple[Tensor, Tensor]:
+    return weight.new_empty((x.shape[0], weight.shape[0])), x.new_empty(x.shape, device=weight.device)
+
+
+def _save_linked(ctx: Any, inputs: Any, output: Any) -> None:
+    del output
+    x, weight, bias, ctx.activation, ctx.way = inputs
+    ctx.has_bias = bias is not None
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(x, weight)
+
+
+def _offload_backward(ctx: Any, gradient: Tensor | None) -> Any:
+    """The gradient comes from the host as the output went there."""
+    _without_activation(ctx.activation)
+    if gradient is None:
+        return None, None, None, None, None
+    x, weight = ctx.saved_tensors
+    into_x, here = torch.ops.conccl.prefetch_gemm(gradient, weight.t(), None, NO_ACTIVATION, ctx.way)
+    return into_x, here.t() @ x, here.sum(0) if ctx.has_bias else None, None, None
+
+
+def _prefetch_backward(ctx: Any, gradient: Tensor | None, of_arrived: Tensor | None) -> Any:
+    """X's gradient goes to the host, where x is; x itself is fetched again."""
+    _without_activation(ctx.activation)
+    x, weight = ctx.saved_tensors
+    into_x = into_weight = into_bias = None
+    if gradient is not None:
+        if ctx.needs_input_grad[0]:
+            into_x = torch.ops.conccl.gemm_offload(gradient, weight.t(), None, NO_ACTIVATION, ctx.way)
+            into_x = into_x.to(x.device)
+        into_weight = gradient.t() @ x.to(weight.device)
+        into_bias = gradient.sum(0) if ctx.has_bias else None
+    if of_arrived is not None:
+        into_x = of_arrived.to(x.device) if into_x is None else into_x + of_arrived.to(x.device)
+    return into_x, into_weight, into_bias, None, None
+
+
+gemm_offload.register_autograd(_offload_backward, setup_context=_save_linked)
+prefetch_gemm.register_autograd(_prefetch_backward, setup_context=_save_linked)
+
+
 # A replicated parameter of which each rank uses its own rows: its gradients are added up
 
 
@@ -268,8 +337,6 @@ def _(x: Tensor, group: str) -> Tensor:
 @_library("conccl::summed", mutates_args=(), schema="(Tensor x, str group) -> Tensor")
 def summed(x: Tensor, group: str) -> Tensor:
     """The sum of all ranks' tensors."""
-    from conccl.integrations.fused.peers import all_reduce_in_place  # noqa: PLC0415
-
     peers = peers_of(group)
     total = x.clone()
     with told_of("all_reduce (of a gradient)", peers):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from conccl.integrations.fused.peers import (
 )
 from conccl.integrations.fused.products import product, product_into, products_into
 from conccl.integrations.fused.rows import Blocks, pieces
-from conccl.strategies.ways import Chunked, Order, Serial, Way
+from conccl.strategies.ways import Chunked, Order, Serial, Tracked, Way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,9 @@ def reduce_scattered(job: Product, /) -> Tensor:
             return _reduce_scatter_staggered(job, way)
         case Chunked() as way:
             return _reduce_scatter_together(job, way)
-    raise not_here(job)
+        case Tracked() as way:
+            found: Tensor = _tracked(job).reduce_scattered(job, way)
+            return found
 
 
 def all_reduced(job: Product, /) -> Tensor:
@@ -76,6 +79,9 @@ def all_reduced(job: Product, /) -> Tensor:
     if job.peers.size == 1:
         product_into(out, job.x, job.weight)
         return out
+    if isinstance(job.way, Tracked):
+        found: Tensor = _tracked(job).all_reduced(job, job.way)
+        return found
     chunks = pieces(job.rows, 1)
     if isinstance(job.way, Chunked):
         if job.way.order is Order.STAGGERED:
@@ -84,8 +90,6 @@ def all_reduced(job: Product, /) -> Tensor:
                 " 'staggered'."
             )
         chunks = pieces(job.rows, job.way.chunks, sizes=job.way.sizes)
-    elif not isinstance(job.way, Serial):
-        raise not_here(job)
     works: list[Any] = []
     for index, (start, stop) in enumerate(chunks):
         with job.chunk(index, len(chunks)):
@@ -112,17 +116,16 @@ def exchanged(job: Product, /, *, bias: Tensor | None) -> Tensor:
             _exchange_staggered(job, way, out.view(peers.size, mine, job.columns), bias)
         case Chunked() as way:
             _exchange_together(job, way, out.view(peers.size, mine, job.columns), bias)
-        case _:
-            raise not_here(job)
+        case Tracked() as way:
+            out = _tracked(job).exchanged(job, way, bias=bias)
     return out
 
 
-def not_here(job: Product, /) -> InputError:
-    """What is wrong with a way that these tensors cannot go."""
-    return InputError(
-        f"{job.call} by {job.way} needs a CUDA GPU and Triton; these tensors are on {job.x.device}."
-        " Use serial or chunked."
-    )
+def _tracked(job: Product) -> Any:
+    """The module of the tracked way, where it can be gone; its parts are an extra."""
+    tracked = importlib.import_module("conccl.integrations.fused.tracked")
+    tracked.require(job.call, job.x.device)
+    return tracked
 
 
 def _finish(job: Product, works: list[Any]) -> None:

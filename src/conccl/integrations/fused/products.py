@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from conccl.core.errors import UnknownNameError
+from conccl.strategies.cutting import ROW_TILE
 
 NO_ACTIVATION = "none"
 
@@ -45,12 +46,19 @@ def product_into(out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = N
 def products_into(outs: Sequence[Tensor], xs: Sequence[Tensor], weight: Tensor, /) -> None:
     """Several row blocks; where they are alike and on a GPU, one kernel: small ones would not fill it."""
     if len(outs) > 1 and outs[0].is_cuda and _are_alike(outs) and _are_alike(xs):
-        shared = weight.t().expand(len(outs), -1, -1)
-        torch.bmm(_stacked(xs), shared, out=_stacked(outs))
+        _together(_stacked(outs), _stacked(xs), weight)
         return
     for out, x in zip(outs, xs, strict=True):
         if len(out):
             product_into(out, x, weight)
+
+
+def _together(outs: Tensor, xs: Tensor, weight: Tensor) -> None:
+    """One batched kernel where blocks fill tiles; else one GEMM of their rows, copied behind each other."""
+    if xs.shape[1] % ROW_TILE == 0 or not outs.is_contiguous():
+        torch.bmm(xs, weight.t().expand(len(outs), -1, -1), out=outs)
+    else:
+        torch.mm(xs.flatten(0, 1), weight.t(), out=outs.flatten(0, 1))
 
 
 def finish_into(out: Tensor, bias: Tensor | None, activation: str, /) -> None:
