@@ -84,9 +84,13 @@ def test_hugging_face_bert_is_not_causal(tmp_path: Path) -> None:
         ("{", "not JSON"),
         ("[]", "no JSON object"),
         ("{}", "num_hidden_layers"),
-        ('{"n_layer": "x", "n_embd": 1, "n_head": 1, "vocab_size": 1}', "num_hidden_layers"),
+        ('{"n_layer": "x", "n_embd": 1, "n_head": 1, "vocab_size": 1}', "n_layer is 'x'"),
         ('{"n_layer": 1, "n_embd": 0, "n_head": 1, "vocab_size": 1}', "hidden"),
-        ('{"n_layer": 1, "n_embd": 64, "n_head": 3, "num_key_value_heads": 2, "vocab_size": 1}', "KV heads"),
+        (
+            '{"model_type": "gpt2", "n_layer": 1, "n_embd": 64, "n_head": 4, "num_key_value_heads": 3,'
+            ' "vocab_size": 1}',
+            "KV heads",
+        ),
     ],
 )
 def test_bad_configuration_says_what_is_missing(tmp_path: Path, text: str, message: str) -> None:

@@ -234,7 +234,10 @@ class _Shard:
             latent = model.query_rank + model.kv_rank + model.rope_dim
             return (
                 LayerOp(name="attention.latent", op=self._gemm(n=latent, k=model.hidden)),
-                LayerOp(name="attention.query", op=self._gemm(n=self._heads * wide, k=model.query_rank)),
+                LayerOp(
+                    name="attention.query",
+                    op=self._gemm(n=self._heads * wide, k=model.query_rank or model.hidden),
+                ),
                 LayerOp(
                     name="attention.key_value",
                     op=self._gemm(n=self._heads * 2 * model.head_dim, k=model.kv_rank),

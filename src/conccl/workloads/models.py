@@ -15,6 +15,7 @@ from typing import Any
 from conccl.core.errors import InputError, UnknownNameError
 from conccl.core.files import regular
 from conccl.core.ops import RowwiseKind
+from conccl.workloads.hugging_face import fields_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +74,8 @@ class Transformer:
         """Weights of one layer's attention projections."""
         query_width = self.heads * self.head_dim
         if self.kv_rank:
-            query = self.hidden * self.query_rank + self.query_rank * self.heads * (
-                self.head_dim + self.rope_dim
-            )
+            wide = self.heads * (self.head_dim + self.rope_dim)
+            query = (self.hidden + wide) * self.query_rank if self.query_rank else self.hidden * wide
             latent = self.hidden * (self.kv_rank + self.rope_dim)
             expand = self.kv_rank * self.heads * 2 * self.head_dim
             return query + latent + expand + query_width * self.hidden
@@ -132,57 +132,7 @@ def from_hugging_face(path: Path, /) -> Transformer:
         raise InputError(f"{path} is not JSON ({error}). Give a Hugging Face config.json.") from error
     if not isinstance(config, dict):
         raise InputError(f"{path} holds no JSON object. Give a Hugging Face config.json.")
-    return _from_fields(path.parent.name or path.stem, _translated(config, path=path))
-
-
-_HUGGING_FACE: dict[str, tuple[str, ...]] = {
-    "layers": ("num_hidden_layers", "n_layer", "num_layers"),
-    "hidden": ("hidden_size", "n_embd", "d_model"),
-    "heads": ("num_attention_heads", "n_head", "num_heads"),
-    "kv_heads": ("num_key_value_heads",),
-    "head_dim": ("head_dim", "v_head_dim", "d_kv"),
-    "ffn": ("intermediate_size", "n_inner", "d_ff", "ffn_dim"),
-    "vocab": ("vocab_size",),
-    "experts": ("num_local_experts", "n_routed_experts", "num_experts"),
-    "experts_per_token": ("num_experts_per_tok",),
-    "shared_experts": ("n_shared_experts",),
-    "expert_ffn": ("moe_intermediate_size",),
-    "dense_layers": ("first_k_dense_replace",),
-    "query_rank": ("q_lora_rank",),
-    "kv_rank": ("kv_lora_rank",),
-    "rope_dim": ("qk_rope_head_dim",),
-    "tied": ("tie_word_embeddings",),
-}
-"""Our field -> what configuration files of different families call it."""
-
-_LATER_FAMILIES = ("llama", "mistral", "mixtral", "qwen", "deepseek", "gemma", "phi3", "olmo", "granite")
-"""Model types with gated feed-forward blocks, RMS norms and no biases."""
-
-_ENCODERS = ("bert", "roberta", "electra", "vit", "deit")
-
-
-def _translated(config: Mapping[str, Any], *, path: Path) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for field, keys in _HUGGING_FACE.items():
-        found = [config[key] for key in keys if config.get(key) is not None]
-        if found:
-            fields[field] = found[0]
-    for field in ("layers", "hidden", "heads", "vocab"):
-        if not isinstance(fields.get(field), int):
-            raise InputError(
-                f"{path} has no {' or '.join(_HUGGING_FACE[field])}. Give a transformer's config.json."
-            )
-    fields.setdefault("ffn", 4 * fields["hidden"])
-    if fields.get("experts"):
-        fields.setdefault("expert_ffn", fields["ffn"])
-    family = str(config.get("model_type", "")).lower()
-    if family.startswith(_LATER_FAMILIES):
-        fields |= {"gated": True, "biased": False, "norm": "rms_norm"}
-    else:
-        fields.setdefault("tied", True)
-        fields["positions"] = config.get("max_position_embeddings") or config.get("n_positions") or 0
-    fields["causal"] = family not in _ENCODERS
-    return fields | {"source": str(path)}
+    return _from_fields(path.parent.name or path.stem, fields_of(config, where=str(path)))
 
 
 def _from_fields(name: str, fields: Mapping[str, Any]) -> Transformer:

@@ -52,7 +52,8 @@ def holds_pairs(path: Path, /) -> bool:
         document = json.loads(regular(path).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return True  # reading it again says what is wrong
-    return not (isinstance(document, dict) and "pairs" not in document and "vocab_size" in document)
+    configures = isinstance(document, dict) and ("model_type" in document or "vocab_size" in document)
+    return not configures or "pairs" in document
 
 
 def read_pairs(path: Path, /) -> PairFile:
