@@ -17,7 +17,15 @@ SOURCES = Path(__file__).with_name("csrc")
 
 PARTS: dict[str, tuple[str, ...]] = {
     "agent": ("agent.c", "agent_code.c", "agent_slices.c", "agent_thunks.c", "agent_triggers.c", "x86.c"),
-    "plugin": ("plugin.c", "plugin_blocks.c", "plugin_output.c", "model.c", "x86.c"),
+    "plugin": (
+        "plugin.c",
+        "plugin_blocks.c",
+        "plugin_output.c",
+        "plugin_settings.c",
+        "plugin_sites.c",
+        "model.c",
+        "x86.c",
+    ),
     "replay": ("replay.c", "model.c", "x86.c"),
 }
 """Shared library -> its sources. The agent keeps out of a program's way by its name, conccl-agent-*."""

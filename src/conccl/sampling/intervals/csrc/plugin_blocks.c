@@ -1,5 +1,4 @@
 /* Part of the QEMU plugin: the blocks that are translated, and the files that they come from. */
-#include "agent.h"
 #include "plugin_parts.h"
 
 #include <inttypes.h>

@@ -91,7 +91,7 @@ def profile_blocks(program: Program, /, *, interval: int, keep: Path) -> BlockPr
     """Run the program under the plugin and count its basic blocks; the vectors are kept in `keep`."""
     with _Run(program) as run:
         ended = run.go([f"interval {interval}", "profile 1"])
-        _, instructions, forks, _ = run.status()
+        instructions, forks, _ = run.status()
         shutil.move(run.prefix.with_suffix(".bb"), keep)
         rows = run.rows()
         inner = rows[rows[:, 0] == _FIXED][:-1]
@@ -122,7 +122,7 @@ def run_with_events(
         settings.append(f"event {place} {int(event.action)}")
     with _Run(program) as run:
         ended = run.go(settings)
-        _, _, forks, executions = run.status()
+        _, forks, executions = run.status()
         rows = run.rows()
         reached = rows[rows[:, 0] == _EVENTS]
         numbers = [int(number) if number < len(events) else -1 for number in reached[:, 1]]
@@ -177,8 +177,8 @@ class _Run:
         with Child(command, program=self._program, environment=self._program.environment()) as child:
             return child.wait()
 
-    def status(self) -> tuple[int, int, int, list[int]]:
-        """Threads, instructions, forks, and executions of each site."""
+    def status(self) -> tuple[int, int, list[int]]:
+        """Instructions, forks, and executions of each site; more than one thread is an error."""
         name = self._program.executable.name
         try:
             words = self.prefix.with_suffix(".status").read_text(encoding="utf-8").split()
@@ -191,7 +191,6 @@ class _Run:
         single = dict(pairs)
         require_one_thread(self._program, more=single["threads"] - 1)
         return (
-            single["threads"],
             single["instructions"],
             single["forks"],
             [value for key, value in pairs if key == "site"],
