@@ -20,11 +20,14 @@ WORTH_CHILDREN = 4 << 20
 
 
 def run() -> None:
-    """Run the command line."""
-    with children_ahead(children(sys.argv[1:]), module="conccl.advise.analyze"):
-        from conccl.cli.main import run  # noqa: PLC0415 (after the children began)
+    """Run the command line; an interrupt ends it without a traceback from its first moment."""
+    try:
+        with children_ahead(children(sys.argv[1:]), module="conccl.advise.analyze"):
+            from conccl.cli.main import run  # noqa: PLC0415 (after the children began)
 
-        run()
+            run()
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def children(words: Sequence[str], /) -> int:

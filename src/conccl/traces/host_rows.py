@@ -65,7 +65,7 @@ class HostRows:
         return numbers[column] if len(column) else column
 
     def _append_launches(self, events: Sequence[LaunchEvent]) -> None:
-        times = event_times([event.ts for event in events], [b"0"] * len(events))
+        times = event_times([event.ts for event in events], None)
         self.launches.append(
             correlation=integers(
                 [event.args.correlation if event.args else -1 for event in events], default=-1

@@ -10,7 +10,7 @@ that does not begin as Kineto writes it is never passed over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,22 +37,33 @@ _BEFORE_AN_ELEMENT = np.isin(np.arange(256), tuple(b"[, \n\r\t"))
 
 
 class _Beginnings:
-    """Texts with which events may begin, as the words that they fill."""
+    """Texts with which events may begin, so far behind the brace, as the words that they fill."""
 
     def __init__(self, *texts: bytes, at: int = 0) -> None:
         self.first = 1 + at // _WORD
-        longest = max(map(len, texts))
-        places = range(0, longest, _WORD)
-        pieces = [[text[place : place + _WORD] for text in texts] for place in places]
-        self.numbers = [_numbers(row) for row in pieces]
-        self.masks = [
-            None if min(map(len, row)) == _WORD else _numbers([b"\xff" * len(piece) for piece in row])
-            for row in pieces
+        self.words = [
+            [_Word.of(text[place : place + _WORD]) for place in range(0, len(text), _WORD)] for text in texts
         ]
 
 
-def _numbers(pieces: Iterable[bytes]) -> npt.NDArray[np.uint64]:
-    return np.array([[int.from_bytes(piece, "little")] for piece in pieces], dtype=np.uint64)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Word:
+    """A word of text, as a number; of a last piece that does not fill it the mask leaves what it fills."""
+
+    number: np.uint64
+    mask: np.uint64 | None
+
+    @classmethod
+    def of(cls, piece: bytes) -> _Word:
+        return cls(_number(piece), None if len(piece) == _WORD else _number(b"\xff" * len(piece)))
+
+    def equals(self, words: Words) -> Mask:
+        found: Mask = (words if self.mask is None else words & self.mask) == self.number
+        return found
+
+
+def _number(piece: bytes) -> np.uint64:
+    return np.uint64(int.from_bytes(piece, "little"))
 
 
 _COMPLETE = b'\n    "ph": "X", "cat": "'
@@ -66,7 +77,7 @@ _IS_UNWANTED = _Beginnings(
     _COMPLETE + b'python_function"',
 )
 _KINDS = {
-    Category.KERNEL: _Beginnings(b'kernel", ', at=_CATEGORY_AT),
+    Category.KERNEL: _Beginnings(b'kernel",', at=_CATEGORY_AT),
     Category.MEMCPY: _Beginnings(b'gpu_memcpy", ', at=_CATEGORY_AT),
     Category.MEMSET: _Beginnings(b'gpu_memset", ', at=_CATEGORY_AT),
     Category.LABEL: _Beginnings(b'user_annotation", ', at=_CATEGORY_AT),
@@ -105,33 +116,32 @@ class Sifter:
         heads = _Heads.around(starts[1:], text)
         if not heads.follow_events():
             return None
-        starts, last = starts[:-1], int(starts[-1])
-        heads = heads.of(slice(len(starts) - 1))
-        complete = heads.begin(_IS_COMPLETE)
-        kinds = {kind: complete & heads.begin(beginning) for kind, beginning in _KINDS.items()}
-        unknown = ~np.logical_or.reduce(list(kinds.values()))
-        unknown[unknown] = ~heads.of(unknown).begin(_IS_UNWANTED)
-        events = _Events(text=text, starts=starts, ends=np.append(starts[1:], last) - len(_BETWEEN) + 2)
-        _leave_out(kinds[Category.LAUNCH], heads.of(kinds[Category.LAUNCH]).begin(_IS_IDLE_CALL))
-        self._leave_out_operators(kinds[Category.OP], heads, events)
-        found: Sifted = {kind: events.array(np.flatnonzero(chosen) + 1) for kind, chosen in kinds.items()}
-        found[None] = events.array(np.append(0, np.flatnonzero(unknown) + 1))  # nothing is told of the first
-        return found, last
+        last = len(starts) - 1
+        heads = _Heads(heads.words[:, :-1])
+        events = _Events(text=text, starts=starts[:-1], ends=starts[1:] - len(_BETWEEN) + 2)
+        every = np.arange(last - 1)
+        complete = heads.begin(_IS_COMPLETE, every)
+        kinds = {kind: heads.begin(beginning, complete) for kind, beginning in _KINDS.items()}
+        unknown = np.ones(len(every), dtype=np.bool_)
+        for known in kinds.values():
+            unknown[known] = False
+        unknown[heads.begin(_IS_UNWANTED, np.flatnonzero(unknown))] = False
+        kinds[Category.LAUNCH] = heads.without(_IS_IDLE_CALL, kinds[Category.LAUNCH])
+        kinds[Category.OP] = self._with_use(kinds[Category.OP], heads, events)
+        # The first event stands before those that heads are of; nothing is told of it.
+        found: Sifted = {kind: events.array(chosen + 1) for kind, chosen in kinds.items()}
+        found[None] = events.array(np.append(0, np.flatnonzero(unknown) + 1))
+        return found, int(starts[last])
 
-    def _leave_out_operators(self, operators: Mask, heads: _Heads, events: _Events) -> None:
-        """Those of which neither shapes nor a label can be read."""
+    def _with_use(self, operators: Places, heads: _Heads, events: _Events) -> Places:
+        """Those of which shapes or a label can be read."""
         if not self._with_shapes:
-            places = np.flatnonzero(operators) + 1
-            probed = events.texts(places[:: max(1, len(places) // _PROBED)])
+            probed = events.texts(operators[:: max(1, len(operators) // _PROBED)] + 1)
             self._with_shapes = any(_SHAPES in text for text in probed)
-        if not self._with_shapes:
-            named = heads.of(operators)
-            _leave_out(operators, ~(named.begin(_IS_LABEL) | named.have_escape(_IS_LABEL.first)))
-
-
-def _leave_out(chosen: Mask, which: Mask) -> None:
-    """Of those chosen leave out some; one entry a chosen one."""
-    chosen[chosen] = ~which
+        if self._with_shapes:
+            return operators
+        escaped = operators[heads.have_escape(_IS_LABEL.first, operators)]
+        return np.union1d(heads.begin(_IS_LABEL, operators), escaped)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,26 +158,30 @@ class _Heads:
         heads = np.ndarray((len(text) - width + 1,), dtype=f"V{width}", buffer=text, strides=(1,))
         return cls(heads[starts - _BEFORE].view("<u8").reshape(-1, width // _WORD).T)
 
-    def of(self, chosen: Mask | slice) -> _Heads:
-        """Of the chosen events only."""
-        return _Heads(self.words[:, chosen])
-
     def follow_events(self) -> bool:
         """Whether each stands behind another event."""
-        number = np.uint64(int.from_bytes(_BETWEEN, "little"))
-        return bool(np.all(self.words[0] >> np.uint64(8 * (_WORD - len(_BETWEEN))) == number))
+        shift = np.uint64(8 * (_WORD - len(_BETWEEN)))
+        return bool(np.all(self.words[0] >> shift == _number(_BETWEEN)))
 
-    def begin(self, texts: _Beginnings) -> Mask:
-        """Which begin with one of these texts."""
-        found = np.ones((len(texts.numbers[0]), self.words.shape[1]), dtype=np.bool_)
-        for word, number, mask in zip(self.words[texts.first :], texts.numbers, texts.masks, strict=False):
-            found &= (word if mask is None else word & mask) == number
-        any_of_them: Mask = np.logical_or.reduce(found) if len(found) > 1 else found[0]
-        return any_of_them
+    def begin(self, beginnings: _Beginnings, among: Places) -> Places:
+        """Those of these events that begin with one of the texts."""
+        first = self.words[beginnings.first]
+        first = first if len(among) == len(first) else first[among]
+        found = []
+        for words in beginnings.words:
+            left = among[words[0].equals(first)]
+            for place, word in enumerate(words[1:], beginnings.first + 1):
+                left = left[word.equals(self.words[place][left])]
+            found.append(left)
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
-    def have_escape(self, word: int) -> Mask:
-        """Which have a backslash in this word."""
-        octets = np.ascontiguousarray(self.words[word]).view(np.uint8).reshape(-1, _WORD)
+    def without(self, beginnings: _Beginnings, among: Places) -> Places:
+        """The other events."""
+        return np.setdiff1d(among, self.begin(beginnings, among), assume_unique=True)
+
+    def have_escape(self, word: int, among: Places) -> Mask:
+        """Which of these events have a backslash in this word."""
+        octets = self.words[word][among].view(np.uint8).reshape(-1, _WORD)
         found: Mask = (octets == ord("\\")).any(axis=1)
         return found
 
@@ -198,6 +212,8 @@ def _starts(text: bytes) -> Places:
     octets = np.frombuffer(text, dtype=np.uint8)
     braces = np.flatnonzero(octets == ord("{"))
     inner = braces[1:]
-    may_open = _BEFORE_AN_ELEMENT[octets[inner - 1]]
-    may_open &= (octets[inner - 1] != ord(" ")) | (octets[inner - 2] != ord(":"))
+    behind = octets[inner - 1]
+    may_open = _BEFORE_AN_ELEMENT[behind]
+    spaced = np.flatnonzero(behind == ord(" "))
+    may_open[spaced] = octets[inner[spaced] - 2] != ord(":")
     return np.concatenate((braces[:1], inner[may_open]))

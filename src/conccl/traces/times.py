@@ -35,13 +35,20 @@ class EventTimes:
     """The file gives these in nanoseconds, not microseconds."""
 
 
-def event_times(starts: Sequence[bytes], durations: Sequence[bytes], /) -> EventTimes:
-    """The times of events from the text of their ``ts`` and ``dur``.
+def event_times(starts: Sequence[bytes], durations: Sequence[bytes] | None, /) -> EventTimes:
+    """The times of events from the text of their ``ts`` and ``dur``; None: of moments, which last 0.
 
     A start that is beyond a century in microseconds but not in nanoseconds is in nanoseconds, and so is its
     duration: Unix time, or a clock that has run for 37 days.
     """
     count = len(starts)
+    if durations is None:
+        start_ns, good = to_ns(starts)
+        if good.all():
+            return EventTimes(
+                start_ns=start_ns, duration_ns=np.zeros_like(start_ns), good=good, nanoseconds=~good
+            )
+        durations = [b"0"] * count
     both, good = to_ns([*starts, *durations])
     start_ns, duration_ns, good_starts, good_durations = (
         both[:count],

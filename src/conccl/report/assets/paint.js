@@ -173,13 +173,10 @@ function paintSteps(context, steps, view, width, y, height, colours) {
     context.fillStyle = colours.line;
     context.fillRect(left, y, Math.max(1, right - left - 1), height);
     context.globalAlpha = 1;
-    if (right - left < 24) return;
-    context.save();
-    context.beginPath();
-    context.rect(left, y, right - left - 4, height);
-    context.clip();
+    // The whole name, else its number; a name cut short would say the same of every step.
+    const text = [name, name.replace(/^.*?(?=[#*]?\d+$)/, "")].find((each) => each && context.measureText(each).width <= right - left - 9);
+    if (!text) return;
     context.fillStyle = colours.muted;
-    context.fillText(name, left + 5, y + height / 2 + 0.5);
-    context.restore();
+    context.fillText(text, left + 5, y + height / 2 + 0.5);
   });
 }
