@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from conccl.cli.main import app
-from conccl.core.errors import InputError, TraceError
+from conccl.core.errors import InputError, OutputError, TraceError
 from conccl.report.names import shown
 from made_kineto import kernel, text_of
 
@@ -127,6 +127,18 @@ def train(*layers):
 def nothing():
     return lambda: None
 """
+
+
+def test_pages(log: Path, stat: Path, tmp_path: Path) -> None:
+    for arguments in (["iterations", log, "--stat", stat], ["kernels", EXAMPLE, "--most", 20]):
+        page = tmp_path / arguments[0] / "page.html"
+        run(*arguments, "--html", page)
+        text = page.read_text()
+        assert text.startswith("<!doctype html>")
+        assert '<g class="chosen">' in text
+        assert "Error against number of" in text
+    with pytest.raises(OutputError, match="cannot write"):
+        run("iterations", log, "--stat", stat, "--html", log / "page.html")
 
 
 @pytest.mark.torch

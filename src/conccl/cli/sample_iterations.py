@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conccl.cli.output import Format, write_json, write_table
+from conccl.cli.output import Format, say, write_json, write_table
 from conccl.cli.spread import (
     AttentionName,
     Dp,
@@ -92,6 +92,9 @@ def iterations(
     microbatches: Microbatches = 1,
     recompute: RecomputeName = "none",
     attention: AttentionName = "fused",
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write a page: lengths, the chosen, error by number.")
+    ] = None,
     output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TABLE,
 ) -> None:
     """Choose the few iterations that stand for a whole training run, by their sequence lengths."""
@@ -130,6 +133,13 @@ def iterations(
             run, replay, on, simulate, choose_by=choose_by, error_percent=error, whole=whole
         )
     _print(found, replayed, output=output, baselines=baselines)
+    if html is not None:
+        from conccl.report.sampled import write_iterations_page  # noqa: PLC0415
+        from conccl.report.sections.replay import replayed_run  # noqa: PLC0415
+
+        further = () if replayed is None else (replayed_run(replayed),)
+        write_iterations_page(found, path=html, source=log.name, further=further)
+        say(f"wrote {html}")
 
 
 def _names(lengths: str | None) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from conccl.core.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from conccl.bench.few_kernels import Scaled
+    from conccl.core.timeline import Times
     from conccl.sampling.kernels import KernelSample
     from conccl.traces.kernel_rows import KernelRows
 
@@ -46,19 +47,24 @@ def kernels(
     whole: Annotated[
         bool, typer.Option("--whole", help="Simulate all kernels there too, to see how far off that is.")
     ] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write a page: durations, the chosen, error by number.")
+    ] = None,
     output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TABLE,
 ) -> None:
     """Choose the few kernels that stand for all of a trace, with weights and a confidence interval."""
     if is_code(trace[0]):
-        sample, scaled = _of_code(
+        sample, scaled, known = _of_code(
             trace[0], trace[1:], device=device, error_percent=error, most=most, whole=whole
         )
         _print(sample, scaled, output=output, executor="sim", device=scaled[0].device)
+        _write_page(html, sample, *known, source=f"{trace[0]} (simulated)")
         return
     if device is not None or whole:
         raise InputError("--device and --whole are for code (file.py:function). Leave them out.")
     rows, sample = _of_trace([Path(path) for path in trace], rank=rank, error_percent=error, most=most)
     _print(sample, (), output=output, executor="trace", device=rows.device)
+    _write_page(html, sample, rows.names, rows.durations_ns, source=", ".join(trace))
     for warning in rows.warnings:
         say(f"conccl: rank {rows.rank}: {warning}")
     for problem in rows.problems:
@@ -93,8 +99,8 @@ def _of_code(
     error_percent: float,
     most: int | None,
     whole: bool,
-) -> tuple[KernelSample, tuple[Scaled, ...]]:
-    """Chosen on the first device, simulated on all."""
+) -> tuple[KernelSample, tuple[Scaled, ...], tuple[Sequence[str], Times]]:
+    """Chosen on the first device, simulated on all; and what was chosen from."""
     names = [name.strip() for name in (device or "").split(",") if name.strip()]
     if not names:
         raise InputError("code needs a device to be simulated on. Give --device NAME, or several as a,b.")
@@ -105,7 +111,7 @@ def _of_code(
     from conccl.sampling.kernels import Grouping, sample_kernels  # noqa: PLC0415
     from conccl.workloads.capture.target import capture_target  # noqa: PLC0415
 
-    sample, found = None, []
+    sample, known, found = None, None, []
     for on in map(load_device, names):
         captured = capture_target(target, arguments, device=on)
         if sample is None:
@@ -115,7 +121,7 @@ def _of_code(
                 raise InputError(
                     f"{target} launches no kernels. Give a function that runs a step on the GPU."
                 )
-            kinds, durations = simulated_kernels(captured, device=on)
+            known = kinds, durations = simulated_kernels(captured, device=on)
             grouping = Grouping.BY_NAME if len(names) > 1 else Grouping.FEWEST
             sample = sample_kernels(
                 kinds, durations, error_percent=error_percent, most=most, grouping=grouping
@@ -126,7 +132,19 @@ def _of_code(
             one = replace(one, actual_ns=int(everything.sum()))
         found.append(one)
     assert sample is not None, "there is a device"
-    return sample, tuple(found)
+    assert known is not None, "they come together"
+    return sample, tuple(found), known
+
+
+def _write_page(
+    path: Path | None, sample: KernelSample, names: Sequence[str], durations_ns: Times, /, *, source: str
+) -> None:
+    if path is None:
+        return
+    from conccl.report.sampled import write_kernels_page  # noqa: PLC0415
+
+    write_kernels_page(sample, names, durations_ns, path=path, source=source)
+    say(f"wrote {path}")
 
 
 def _print(

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from math import log
 from typing import Any, ClassVar
 
+from conccl.report.plots import Plot
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
@@ -270,16 +272,27 @@ class Lines:
     series: tuple[Series, ...]
     is_log: bool = False
     """The x axis is logarithmic."""
+    is_log_up: bool = False
+    """The y axis is."""
 
     width: ClassVar[int] = 900
     height: ClassVar[int] = 300
-    left: ClassVar[int] = 46
-    right: ClassVar[int] = 300
-    """Room for labels."""
+    most_right: ClassVar[int] = 300
+    """Room for labels, at most."""
     top: ClassVar[int] = 12
     bottom: ClassVar[int] = 30
     between: ClassVar[int] = 16
     """Least distance of two labels."""
+
+    @property
+    def left(self) -> int:
+        """Room for the labels of ticks."""
+        return 18 + 7 * max(4, *(len(tick.label) for tick in self.y_ticks))
+
+    @property
+    def right(self) -> int:
+        """Room for the labels of lines."""
+        return min(self.most_right, 34 + 8 * max((len(series.label) for series in self.series), default=0))
 
     def x(self, value: float, /) -> float:
         """Where a value stands, from the left of the picture."""
@@ -290,7 +303,11 @@ class Lines:
     def y(self, value: float, /) -> float:
         """Where a value stands, from the top of the picture; beyond the ends: at the end."""
         low, high = self.y_ticks[0].value, self.y_ticks[-1].value
-        place = min(1.0, max(0.0, (value - low) / (high - low)))
+        if self.is_log_up:
+            place = log(max(value, low) / low) / log(high / low)
+        else:
+            place = (value - low) / (high - low)
+        place = min(1.0, max(0.0, place))
         return self.height - self.bottom - place * (self.height - self.top - self.bottom)
 
     def labels(self) -> tuple[float, ...]:
@@ -343,7 +360,9 @@ class TimelineChart:
     """What `assets/timeline.js` reads."""
 
 
-Block = Gauges | Figures | StackedBars | DataTable | Dumbbells | SignedBars | Lines | Notes | TimelineChart
+Block = (
+    Gauges | Figures | StackedBars | DataTable | Dumbbells | SignedBars | Lines | Notes | TimelineChart | Plot
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,12 +73,15 @@ def _frequent(log: IterationLog, count: int) -> tuple[SeqPoint, ...]:
 
 def _kmeans(log: IterationLog, count: int, *, statistic: str, seed: int) -> tuple[SeqPoint, ...]:
     from sklearn.cluster import KMeans  # noqa: PLC0415 (half a second to import)
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
 
     distinct = log.distinct()
     features = np.column_stack([distinct.length, distinct.statistics[statistic]]).astype(np.float64)
     features /= np.maximum(features.std(axis=0), 1e-12)
     count = min(count, len(features))
-    model = KMeans(n_clusters=count, n_init=4, random_state=seed).fit(features, sample_weight=distinct.count)
+    with threadpool_limits(limits=1):  # its threads spin for each other on a busy machine
+        model = KMeans(n_clusters=count, n_init=4, random_state=seed)
+        model.fit(features, sample_weight=distinct.count)
     distance = np.linalg.norm(features - model.cluster_centers_[model.labels_], axis=1)
     order = np.lexsort((distance, model.labels_))
     first = order[np.r_[True, model.labels_[order][1:] != model.labels_[order][:-1]]]

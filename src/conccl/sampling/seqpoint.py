@@ -87,6 +87,13 @@ def select(log: IterationLog, /, *, statistic: str, error_percent: float = 1.0) 
     return _selection(lengths, np.arange(len(lengths.length)), bins=0)
 
 
+def select_bins(log: IterationLog, /, *, statistic: str, bins: int) -> tuple[SeqPoint, ...]:
+    """The SeqPoints of so many bins, whatever they project."""
+    lengths = log.distinct()
+    chosen = _one_of_each(lengths, lengths.statistics[statistic], bins=bins)
+    return _selection(lengths, chosen, bins=bins).seqpoints
+
+
 def project(seqpoints: tuple[SeqPoint, ...], /, *, values: Mapping[Length, float]) -> float:
     """The whole run's sum of a statistic that was measured on the chosen iterations alone."""
     missing = [point.length for point in seqpoints if point.length not in values]
