@@ -3,6 +3,7 @@
 import pytest
 
 from integrations import backend_jobs as jobs
+from integrations import oracle_jobs
 from ranks import outcomes, run_ranks
 
 pytestmark = pytest.mark.torch
@@ -47,6 +48,31 @@ def test_random_calls_give_what_gloo_gives(tmp_path, count, number):
 )
 def test_users_rely_on(tmp_path, job, count):
     assert all(run_ranks(count, job, tmp_path))
+
+
+def test_the_cases_of_c10d_have_the_outcomes_of_gloo(tmp_path):
+    assert run_ranks(3, oracle_jobs.compared, tmp_path) == [{}] * 3
+
+
+def test_mistakes_are_told_to_the_caller_and_the_group_goes_on(tmp_path):
+    words = {
+        "_wrong_count": "4 outputs; a group of 3 ranks needs 3",
+        "_wrong_shape": "the input has 2 elements; it must have 3",
+        "_wrong_type": "int32 and  torch.float32",
+        "_to_itself": "should not be the same as the rank",
+        "_to_nobody": "and rank 6; the others of this group of 3 are",
+        "_from_nobody": "and rank -2; the others of this group of 3 are",
+        "_to_itself_by_hand": "the others of this group of 3 are",
+        "_root_outside": "root 6 is not in the group",
+        "_no_tensor": "Expected parameter `tensor`",
+        "_outputs_of_no_root": "must NOT be specified on non-destination ranks",
+        "_root_without_outputs": "must be specified on destination rank",
+        "_sparse": "a sparse_coo tensor on cpu: the host transport takes dense tensors",
+    }
+    for told in run_ranks(3, oracle_jobs.refused, tmp_path):
+        assert told.keys() == words.keys()
+        for case, text in told.items():
+            assert words[case] in text, case
 
 
 def test_a_group_can_be_called_by_hand_and_explains_itself(tmp_path):

@@ -162,7 +162,7 @@ class ConcclProcessGroup(CollectiveCalls):
     def send(self, tensors: Any, dst: int, tag: int = 0) -> dist.Work:
         """Send a tensor to a rank; done when its bytes are on their way."""
         source = readable(only(tensors))
-        self._require_mail()
+        self._require_mail(dst)
         one = self._mail.post_send(
             dst,
             tag=tag,
@@ -177,7 +177,7 @@ class ConcclProcessGroup(CollectiveCalls):
         """Receive a tensor from a rank."""
         tensor = only(tensors)
         target = Target(tensor, filled=False)
-        self._require_mail()
+        self._require_mail(src)
         one = self._mail.post_receive(
             src,
             tag=tag,
@@ -192,8 +192,13 @@ class ConcclProcessGroup(CollectiveCalls):
         """Receive a tensor from whoever sends one first."""
         return self.recv(tensors, ANY, tag)
 
-    def _require_mail(self) -> None:
+    def _require_mail(self, rank: int) -> None:
         self._calls.require_open()
+        if rank != ANY and (not 0 <= rank < self._size or rank == self._rank):
+            raise InputError(
+                f"a message between rank {self._rank} and rank {rank}; the others of this group of"
+                f" {self._size} are {', '.join(str(one) for one in range(self._size) if one != self._rank)}."
+            )
         self._mail_waiting.raise_if_ended()
 
     def _mailed(self, one: Any, tensors: Tensors, finish: Callable[[], None] | None) -> dist.Work:

@@ -19,12 +19,17 @@ def dtype_name(dtype: torch.dtype, /) -> str:
 
 def readable(tensor: torch.Tensor, /) -> torch.Tensor:
     """The tensor, or a dense copy of it where its memory does not hold its elements in order."""
+    _require_memory(tensor)
+    return tensor if _is_dense(tensor) else tensor.resolve_conj().resolve_neg().contiguous()
+
+
+def _require_memory(tensor: torch.Tensor) -> None:
+    """Refuse what does not lie in CPU memory as elements at strides."""
     if not tensor.is_cpu or tensor.layout is not torch.strided:
         raise InputError(
             f"a {str(tensor.layout).removeprefix('torch.')} tensor on {tensor.device}: the host transport"
             " takes dense tensors in CPU memory. Use .cpu() or .to_dense(), or a group of another backend."
         )
-    return tensor if _is_dense(tensor) else tensor.resolve_conj().resolve_neg().contiguous()
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
@@ -39,11 +44,11 @@ class Target:
     def __init__(self, tensor: torch.Tensor, /, *, filled: bool) -> None:
         """``filled``: a stand-in begins with the tensor's elements."""
         self.tensor = tensor
-        self.dense = readable(tensor) if filled or _is_dense(tensor) else self._empty(tensor)
-
-    def _empty(self, tensor: torch.Tensor) -> torch.Tensor:
-        readable(tensor[:0] if tensor.dim() else tensor)  # refuses what is not dense CPU memory
-        return torch.empty(tensor.shape, dtype=tensor.dtype)
+        if filled:
+            self.dense = readable(tensor)
+            return
+        _require_memory(tensor)
+        self.dense = tensor if _is_dense(tensor) else torch.empty(tensor.shape, dtype=tensor.dtype)
 
     def finish(self) -> None:
         """Copy a stand-in back."""
