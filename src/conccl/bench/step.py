@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from conccl.bench.profiled import profiled_ns
 from conccl.core.hardware import Device
 from conccl.core.kinds import DType
 from conccl.core.ops import Attention, Convolution, Gemm, GroupedGemm, Op, Recurrent
@@ -20,7 +21,7 @@ from conccl.costs.constants import constant
 from conccl.sim.executor import SimExecutor
 from conccl.traces.breakdown import split
 from conccl.workloads.captured import Captured, Modelled
-from conccl.workloads.program import HOST_LANE, steps_plan
+from conccl.workloads.program import HOST_LANE, placed_op, steps_plan
 
 STEPS = 2
 
@@ -61,7 +62,7 @@ def simulate_step(captured: Captured, /, *, device: Device, gpus: int = 1) -> St
     ends = [int(_of_step(whole, step).end_ns.max()) for step in range(STEPS)]
     iteration_ns = ends[-1] - ends[-2]
     step = _on_gpu(_of_step(whole, STEPS - 1))
-    durations = _durations(step, count=len(captured.kernels))
+    durations = _profiled(_durations(step, count=len(captured.kernels)), captured, device)
     kernel_ns = int(durations.sum())
     return StepTime(
         iteration_ns=iteration_ns,
@@ -101,6 +102,16 @@ def _durations(timeline: Timeline, *, count: int) -> Times:
     found = np.zeros(count, dtype=np.int64)
     found[_kernel_of_name(timeline)[timeline.name_id]] = timeline.duration_ns
     return found
+
+
+def _profiled(
+    durations: np.ndarray[tuple[int], np.dtype[np.int64]], captured: Captured, device: Device
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    rows = (
+        profiled_ns(call.kernel, placed_op(call), int(duration_ns), device=device)
+        for call, duration_ns in zip(captured.kernels, durations, strict=True)
+    )
+    return np.fromiter(rows, dtype=np.int64, count=len(captured.kernels))
 
 
 def _named(timeline: Timeline, captured: Captured) -> Timeline:

@@ -240,9 +240,11 @@ class Reduction:
     dtype: DType = DType.BF16
     name: str = "sum"
     """sum, mean, amax, max, argmax, var, norm ..."""
+    pieces: int = 1
+    """Runs of memory in which the elements of one result lie: above 1 places are computed one by one."""
 
     def __post_init__(self) -> None:
-        require_positive(self, "outer", "reduced", "inner")
+        require_positive(self, "outer", "reduced", "inner", "pieces")
 
     @property
     def flops(self) -> int:

@@ -367,6 +367,11 @@ CONSTANTS |= _constants(
     tensor_ns=(3000.0, *_NS, "for each tensor of a list that one op goes over"),
     graph_ns=(3000.0, *_NS, "to launch a graph"),
     step_ns=(870_000.0, *_NS, "of a step that trains, beside its ops"),
+    turn_ns=(
+        170.0,
+        *_NS,
+        "from the end of a kernel in a graph to the next one's start, as profilers see them",
+    ),
     gap_ns=(1100.0, *_NS, "on the GPU between kernels that are launched one by one"),
 )
 

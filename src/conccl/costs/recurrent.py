@@ -20,9 +20,7 @@ TILE = 64
 
 def recurrent_kernels(op: Recurrent, device: Device, /) -> tuple[KernelCost, ...]:
     """The products over all steps, and the chain as one kernel that holds its SMs throughout."""
-    dtype = op.dtype
-    if dtype is DType.FP32 and DType.TF32 in device.peak_flops:
-        dtype = DType.TF32
+    dtype = _dtype(op, device)
     gates, rows = op.kind.gates * op.hidden_size, op.batch * op.steps
     widths = [op.input_size] + [op.ways * op.hidden_size] * (op.layers - 1)
     backward = op.direction is Pass.BACKWARD
@@ -38,14 +36,38 @@ def recurrent_kernels(op: Recurrent, device: Device, /) -> tuple[KernelCost, ...
     return (*kernels, _chain(op, dtype, device))
 
 
+def side_by_side_ns(op: Recurrent, device: Device, /, *, launches: int, gap_ns: float) -> float:
+    """By how much the durations of its kernels exceed the time that they take; below 0 for a single chain.
+
+    Layers and ways run on streams of their own. As many steps are under way together as all of them are over
+    the length of the chain, and between two kernels of a stream nothing runs.
+    """
+    chain_ns = _chain(op, _dtype(op, device), device).isolated_ns
+    together = op.layers * op.ways / _chains(op, device)
+    return chain_ns * (together - 1) - launches * gap_ns
+
+
+def _dtype(op: Recurrent, device: Device) -> DType:
+    return DType.TF32 if op.dtype is DType.FP32 and DType.TF32 in device.peak_flops else op.dtype
+
+
+def _kind(op: Recurrent) -> str:
+    return f"recurrent_{op.direction}" + ("_fp32" if op.dtype.nbytes > 2 else "")
+
+
+def _chains(op: Recurrent, device: Device) -> float:
+    """The length of the chain, in chains of one layer and way."""
+    layer_share = constant(device, f"{_kind(op)}.layer_share") if op.ways == 1 else 1.0
+    way_share = constant(device, f"{_kind(op)}.way_share")
+    return (1 + (op.layers - 1) * layer_share) * (1 + (op.ways - 1) * way_share)
+
+
 def _chain(op: Recurrent, dtype: DType, device: Device) -> KernelCost:
     """All steps of all layers."""
-    kind = f"recurrent_{op.direction}" + ("_fp32" if op.dtype.nbytes > 2 else "")
+    kind = _kind(op)
     gates = op.kind.gates * op.hidden_size
     size = op.dtype.nbytes
-    layer_share = constant(device, f"{kind}.layer_share") if op.ways == 1 else 1.0
-    chains = (1 + (op.layers - 1) * layer_share) * (1 + (op.ways - 1) * constant(device, f"{kind}.way_share"))
-    waited_ns = op.steps * chains * constant(device, f"{kind}.step_ns")
+    waited_ns = op.steps * _chains(op, device) * constant(device, f"{kind}.step_ns")
     every = op.steps * op.layers * op.ways
     weights_nbytes = every * gates * op.hidden_size * size
     flops = 2 * every * op.batch * gates * op.hidden_size

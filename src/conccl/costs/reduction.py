@@ -13,6 +13,10 @@ PAIRED = frozenset({"var", "std", "argmax", "argmin", "max", "min"})
 PAIRED_EFFORT = 2.1
 """Instructions over those of a sum, where no kind of its own was fitted (measured, 2026-11-30)."""
 
+SCATTERED_INSTRUCTIONS = 80.0
+"""For an element, where those of a result lie in several runs, as of a bias over images (gradients of biases in
+a U-Net on the H200, 2026-11-30)."""
+
 MOST_CTAS = 2112
 """CTAs that a reduction down columns is spread over: 16 an SM on the H200."""
 
@@ -30,6 +34,7 @@ def reduction_kernels(op: Reduction, device: Device, /) -> tuple[KernelCost, ...
 
 def _stream(op: Reduction, *, ctas: int, threads: int, steps: float) -> Stream:
     effort = PAIRED_EFFORT if op.name in PAIRED else 1.0
+    scattered = SCATTERED_INSTRUCTIONS if op.pieces > 1 and op.inner == 1 else None
     elements = op.outer * op.reduced * op.inner
     return Stream(
         read_nbytes=elements * op.dtype.nbytes,
@@ -37,6 +42,7 @@ def _stream(op: Reduction, *, ctas: int, threads: int, steps: float) -> Stream:
         ctas=ctas,
         threads=threads,
         elements=elements * effort,
+        instructions=scattered,
         steps=max(1.0, steps * effort),
     )
 

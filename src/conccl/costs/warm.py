@@ -1,7 +1,7 @@
 """Ops that find operands in L2: the same kernels, with less to read from HBM.
 
 A byte that L2 holds still passes from it to the SM, and only a part of what kernels wait for is HBM's
-bandwidth: `SAVED` of its cost is saved.
+bandwidth: `SAVED` of its cost is saved. The same share is saved of what a step waits for memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ def warm_kernels(
 def _warmed(kernel: KernelCost, device: Device, *, share: float) -> KernelCost:
     cold = 1 - SAVED * share
     groups = tuple(
-        replace(group, work=replace(group.work, hbm_read_nbytes=group.work.hbm_read_nbytes * cold))
+        replace(
+            group,
+            work=replace(
+                group.work,
+                hbm_read_nbytes=group.work.hbm_read_nbytes * cold,
+                least_ns=group.work.least_ns * cold,
+            ),
+        )
         for group in kernel.groups
     )
     warmed = kernel_cost(

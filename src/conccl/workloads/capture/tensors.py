@@ -57,8 +57,13 @@ def access_of(tensors: Sequence[torch.Tensor], /) -> Access:
     if len(walks) == 1 and all(tensor.shape == out.shape for tensor in tensors) and _is_dense(out):
         return _by_type(tensors)
     fastest = _fastest_dim(out)
-    steps = [_step(tensor, fastest - out.dim()) for tensor in tensors]
+    large = max(map(touched_nbytes, tensors)) / FEW
+    steps = [_step(tensor, fastest - out.dim()) for tensor in tensors if touched_nbytes(tensor) >= large]
     return Access.TRANSPOSED if any(step > 1 for step in steps) else Access.STRIDED
+
+
+FEW = 8
+"""An operand so many times smaller than the largest is read again and again from the caches, in any order."""
 
 
 def _by_type(tensors: Sequence[torch.Tensor]) -> Access:

@@ -37,8 +37,9 @@ class AtenCall:
 
     @cached_property
     def inputs(self) -> list[torch.Tensor]:
-        """Device tensors among the arguments, in order."""
-        return dense_parts(t for t in tensors_in((self.args, self.kwargs)) if is_on_device(t))
+        """Device tensors among the arguments, in order; ``out=`` is written alone."""
+        named = {name: value for name, value in self.kwargs.items() if name != "out"}
+        return dense_parts(t for t in tensors_in((self.args, named)) if is_on_device(t))
 
     @cached_property
     def outputs(self) -> list[torch.Tensor]:

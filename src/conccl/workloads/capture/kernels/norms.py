@@ -101,9 +101,12 @@ def _batch_norm(call: AtenCall) -> Iterator[Kernel]:
             yield copied(variance, torch.empty(variance.shape, device="meta"))
         yield call.elementwise(kind="rsqrt", reads=[variance], writes=[variance])
         # Each channel has numbers of its own, which costs instructions (H200, 2026-11-30).
-        instructions = 45 if _over_images(tensor, Pass.FORWARD).interleaved else 95
+        last = _over_images(tensor, Pass.FORWARD).interleaved
         yield call.elementwise(
-            reads=[tensor], writes=call.outputs[:1], access=Access.STRIDED, instructions=instructions
+            reads=[tensor],
+            writes=call.outputs[:1],
+            access=Access.CONTIGUOUS if last and tensor.numel() > SMALL_IMAGES else Access.STRIDED,
+            instructions=45 if last else 95,
         )
 
 
@@ -114,6 +117,10 @@ def _batch_norm_backward(call: AtenCall) -> Iterator[Kernel]:
         native = call.name != "cudnn_batch_norm_backward"
         op = _over_images(tensor, Pass.BACKWARD)
         yield call.kernel(op, launches=3 if native and op.interleaved else 1)
+
+
+SMALL_IMAGES = 1 << 21
+"""Elements up to which each thread of the transform has too little to do to hide what it waits for."""
 
 
 def _over_images(tensor: torch.Tensor, direction: Pass) -> Rowwise:

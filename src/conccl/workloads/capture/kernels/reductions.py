@@ -29,7 +29,10 @@ def reduction_of(tensor: torch.Tensor, dims: Iterable[int], /, *, name: str = "s
     inner = max(1, prod(sizes[reduced[-1] + 1 :]))
     many = max(1, prod(sizes[position] for position in reduced))
     outer = max(1, tensor.numel() // (inner * many))
-    return Reduction(outer=outer, reduced=many, inner=inner, dtype=dtype_of(tensor), name=name)
+    between = [place for place in range(reduced[0], reduced[-1]) if place not in reduced and sizes[place] > 1]
+    pieces = prod(sizes[place] for place in reduced if place < between[-1]) if between else 1
+    dtype = dtype_of(tensor)
+    return Reduction(outer=outer, reduced=many, inner=inner, dtype=dtype, name=name, pieces=max(1, pieces))
 
 
 THREADS = 512

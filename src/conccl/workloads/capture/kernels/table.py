@@ -24,6 +24,7 @@ from conccl.workloads.capture.kernels import (
     spectral,
 )
 from conccl.workloads.capture.kernels.call import AtenCall, Rule
+from conccl.workloads.capture.kernels.copies import copied, filled
 from conccl.workloads.capture.program import HostWait, Program
 from conccl.workloads.capture.tensors import access_of, touched_nbytes
 from conccl.workloads.captured import Kernel, Modelled
@@ -93,9 +94,26 @@ def _pointwise(call: AtenCall) -> Kernel:
     name = call.name.removesuffix("_")
     if name in ("gelu", "gelu_backward") and call.argument("approximate") == "tanh":
         return call.elementwise(kind=name.replace("gelu", "gelu_tanh"))
+    if name == "pow":
+        return _power(call)
     if name in ("where", "masked_fill") and access_of([*call.inputs, *call.outputs]) is Access.CONTIGUOUS:
         return call.elementwise(access=Access.CASTING)
     return call.elementwise()
+
+
+def _power(call: AtenCall) -> Kernel:
+    """The first power is a copy, the zeroth a fill; squares, roots and reciprocals take no logarithm.
+
+    aten/src/ATen/native/Pow.cpp and cuda/PowKernel.cu.
+    """
+    exponent = call.argument("exponent")
+    if isinstance(exponent, torch.Tensor) or isinstance(call.args[0], (int, float)):
+        return call.elementwise()
+    if exponent == 1 and not call.name.endswith("_"):
+        return copied(call.inputs[0], call.outputs[0])
+    if exponent == 0:
+        return filled(call.outputs[0])
+    return call.elementwise(kind="mul" if exponent in (2, 3, -2) else "rsqrt")
 
 
 WAITING = frozenset(
