@@ -14,8 +14,8 @@ PAIRED_EFFORT = 2.1
 """Instructions over those of a sum, where no kind of its own was fitted (measured, 2026-11-30)."""
 
 SCATTERED_INSTRUCTIONS = 80.0
-"""For an element, where those of a result lie in several runs, as of a bias over images (gradients of biases in
-a U-Net on the H200, 2026-11-30)."""
+"""For an element, where those of a result lie in several runs, as of a bias over images (gradients of biases
+in a U-Net on the H200, 2026-11-30)."""
 
 MOST_CTAS = 2112
 """CTAs that a reduction down columns is spread over: 16 an SM on the H200."""
