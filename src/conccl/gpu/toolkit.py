@@ -62,7 +62,7 @@ def compiled(architecture: str, /) -> bytes:
 
 @functools.cache
 def kernel(name: str, device: int = 0) -> Any:
-    """A function of kernels.cu, loaded in the current context of a device."""
+    """A kernel of kernels.cu, of no context, so that it runs in green contexts' streams too."""
     cuda = driver()
     attribute = cuda.CUdevice_attribute
     major, minor = (
@@ -72,13 +72,12 @@ def kernel(name: str, device: int = 0) -> Any:
             attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
         )
     )
-    module = _module(f"sm_{major}{minor}", device)
-    return checked(cuda.cuModuleGetFunction(module, name.encode()))
+    return checked(cuda.cuLibraryGetKernel(_library(f"sm_{major}{minor}"), name.encode()))
 
 
 @functools.cache
-def _module(architecture: str, device: int) -> Any:  # noqa: ARG001 (a module belongs to one device's context)
-    return checked(driver().cuModuleLoadData(compiled(architecture)))
+def _library(architecture: str) -> Any:
+    return checked(driver().cuLibraryLoadData(compiled(architecture), [], [], 0, [], [], 0))
 
 
 def launch(
@@ -88,15 +87,18 @@ def launch(
     cuda, function = driver(), kernel(name, device)
     if shared_nbytes:
         limit = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        checked(cuda.cuFuncSetAttribute(function, limit, shared_nbytes))
+        checked(cuda.cuKernelSetAttribute(limit, shared_nbytes, function, checked(cuda.cuDeviceGet(device))))
     parameters = (tuple(arguments), SIGNATURES[name])
-    checked(cuda.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared_nbytes, stream, parameters, 0))
+    handle = cuda.CUfunction(int(function))
+    checked(cuda.cuLaunchKernel(handle, grid, 1, 1, block, 1, 1, shared_nbytes, stream, parameters, 0))
 
 
+@functools.cache
 def split_streams(sms: int, /, *, device: int = 0, priorities: tuple[int, int] = (0, 0)) -> Any:
     """Streams on two disjoint groups of SMs from one split: (stream, SMs) of ``sms`` and of the rest.
 
-    Two green contexts made apart can share SMs (pytorch #195378): only one split's groups are disjoint.
+    Made once in a process. Two contexts made apart can share SMs (pytorch #195378): only groups of one split
+    are disjoint.
     """
     cuda = driver()
     gpu = checked(cuda.cuDeviceGet(device))
