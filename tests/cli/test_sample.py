@@ -78,13 +78,16 @@ def test_kernels_as_a_table() -> None:
         (["iterations", "{log}"], "no statistic"),
         (["iterations", "{log}", "--stat", "{stat}", "--by", "tim"], "Did you mean time_ms"),
         (["iterations", "missing.csv"], "cannot read"),
+        (["iterations", "{negative}"], "iteration 1: time_ms is -2. What is projected is never negative"),
         (["iterations", "{log}", "--stat", "{stat}", "--by", ""], "unknown statistic ''"),
         (["kernels", "{example}", "--rank", "7"], "no rank 7"),
         (["kernels", "{example}", "--most", "0"], "give 1 or more"),
     ],
 )
 def test_bad_input_is_explained(log: Path, stat: Path, arguments: list[str], message: str) -> None:
-    given = [argument.format(log=log, stat=stat, example=EXAMPLE) for argument in arguments]
+    negative = log.with_name("negative.csv")
+    negative.write_text("length,time_ms\n5,1\n6,-2\n")
+    given = [a.format(log=log, stat=stat, example=EXAMPLE, negative=negative) for a in arguments]
     with pytest.raises(InputError, match=message) as error:
         CliRunner().invoke(app, ["sample", *given], catch_exceptions=False)
     assert error.value.exit_code == 2

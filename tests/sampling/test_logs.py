@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from conccl.core.errors import InputError
-from conccl.sampling.logs import read_log, with_statistics
+from conccl.core.errors import InputError, MissingExtraError
+from conccl.sampling.logs import IterationLog, read_log, with_statistics
+from conccl.sampling.seqpoint import select
 
 
 def test_csv_with_iterations_out_of_order(tmp_path: Path) -> None:
@@ -61,6 +66,9 @@ def test_statistics_come_by_length(tmp_path: Path) -> None:
         ("iteration,length\n0,1\n0,2\n", "iteration 0 stands 2 times"),
         ("iteration,length\n0,1e300\n", "row 1: length is 1e.300. It must be finite, 1e.100 at most"),
         ("iteration,length\n0,9223372036854775807\n", r"row 1: length is .*below 2\^53"),
+        ("iteration,length\n0,1_0\n", "row 1: length is '1_0'. It must be a number"),
+        ("iteration;length\n0;1,5\n", "row 1: length is '1,5'. It must be a number"),
+        ("\n", "is empty"),
         ("length,length\n1,2\n", "several columns 'length'"),
         ("length,t\n1,5\n2,x\n", "row 2: t is 'x'. It must be a number"),
         ("iteration,length\n0\n", "line 2 has 1 cells; the header has 2"),
@@ -109,6 +117,9 @@ def _saved(*array: np.ndarray, **arrays: np.ndarray) -> bytes:
     [
         *(("a.npy", b"nonsense"), ("a.npz", b"PK\x03\x04junk"), ("a.npy", _saved(np.array(5)))),
         ("a.npz", _saved(length=np.arange(1, 9), time_ms=np.arange(5))),
+        ("a.jsonl", b'{"length": 1}\n{"length": true}'),
+        ("a.jsonl", b'{"length": 1}\n{"length": null}'),
+        *(("a.npy", _saved(np.zeros(0))), ("a.npy", _saved(np.ones((2, 2), dtype=complex)))),
         *(("a.jsonl", b"{"), ("a.jsonl", b"[1]\n"), ("a.jsonl", b"[" * 5_000)),
         ("a.csv", b"\xff\xfe\x00"),
     ],
@@ -130,3 +141,76 @@ def test_gaps_in_iterations_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("iteration,length\n5,8\n100,9\n")
     assert read_log(path).iteration.tolist() == [5, 100]
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_other_separators(tmp_path: Path, separator: str) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(f"length{separator}time_ms\n8{separator}1.5\n\n9{separator}2\n")
+    log = read_log(path)
+    assert log.length.tolist() == [[8], [9]]
+    assert log.statistics["time_ms"].tolist() == [1.5, 2.0]
+
+
+def test_a_table_with_notes_reads_as_one_without(tmp_path: Path) -> None:
+    """Columns of numbers are read at once, others cell by cell; nothing else may differ."""
+    plain, noted = tmp_path / "plain.csv", tmp_path / "noted.csv"
+    rows = [(i, 1 + i % 7, f"{i / 3!r}") for i in range(50)]
+    plain.write_text("iteration,length,time_ms\n" + "".join(f"{i},{n},{t}\n" for i, n, t in rows))
+    noted.write_text("iteration,length,time_ms,at\n" + "".join(f'{i},{n},{t},"x, y"\n' for i, n, t in rows))
+    one, other = read_log(plain), read_log(noted)
+    assert one.length.tolist() == other.length.tolist()
+    assert one.statistics["time_ms"].tolist() == other.statistics["time_ms"].tolist()
+
+
+def test_named_columns_make_lengths(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,374,44\n")
+    log = read_log(path, lengths=("ContextTokens", "GeneratedTokens"))
+    assert log.length.tolist() == [[374, 44]]
+    assert log.names == ("ContextTokens", "GeneratedTokens")
+    assert not log.statistics
+
+
+@given(st.lists(st.tuples(*[st.integers(1, 2**50)] * 3), min_size=1, max_size=40))
+def test_distinct_lengths_of_any_size(rows: list[tuple[int, int, int]]) -> None:
+    log = IterationLog(
+        iteration=np.arange(len(rows)),
+        length=np.array(rows, dtype=np.int64),
+        statistics={"t": np.arange(len(rows), dtype=np.float64)},
+    )
+    distinct = log.distinct()
+    assert [tuple(row) for row in distinct.length.tolist()] == sorted(set(rows))
+    assert [rows[i] for i in distinct.iteration.tolist()] == sorted(set(rows))
+    assert distinct.count.tolist() == [rows.count(row) for row in sorted(set(rows))]
+    assert [tuple(distinct.length[group].tolist()) for group in distinct.group] == rows
+
+
+def test_parquet(tmp_path: Path) -> None:
+    path = tmp_path / "log.parquet"
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pytest.importorskip("pyarrow").table({"length": [8, 9], "time_ms": [1.5, 2.5], "at": ["a", "b"]})
+    parquet.write_table(table, path)
+    log = read_log(path)
+    assert log.length.tolist() == [[8], [9]]
+    assert list(log.statistics) == ["time_ms"]
+
+
+def test_parquet_without_pyarrow_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "log.parquet").touch()
+    with pytest.raises(MissingExtraError, match=r"conccl\[parquet\]"):
+        read_log(tmp_path / "log.parquet")
+
+
+def test_many_rows_take_seconds(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    rows = 300_000
+    table = np.stack([np.arange(rows), 1 + np.arange(rows) % 500, np.arange(rows) % 91 + 1], axis=1)
+    np.savetxt(path, table, fmt="%d", delimiter=",", header="iteration,length,time_ms", comments="")
+    begin = time.process_time()
+    log = read_log(path)
+    assert select(log, statistic="time_ms").iterations == rows
+    assert time.process_time() - begin < 3

@@ -169,7 +169,9 @@ def _replayed(
         choose_by = SIMULATED
         with counted(simulate, total=each) as counting:
             times = run_time_ns(run, device=variations[0].device, simulate=counting)
-        column = np.array([times[tuple(length)] for length in run.length.tolist()], dtype=np.float64)
+        known = run.distinct()
+        each_ns = np.array([times[length] for length in map(tuple, known.length.tolist())], dtype=np.float64)
+        column = each_ns[known.group]
         run = changed(run, statistics={SIMULATED: column, **run.statistics})
     found = study_run(run, choose_by=choose_by, error_percent=error_percent)
     if choose_by == SIMULATED:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+import warnings
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +42,8 @@ class DistinctLengths:
     """The first of them."""
     statistics: Mapping[str, Values]
     """Mean of each statistic over them."""
+    group: npt.NDArray[np.intp]
+    """Of each iteration, which of these lengths it has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,17 +57,42 @@ class IterationLog:
     """One value an iteration; NaN where it is not known."""
     names: tuple[str, ...] = ("length",)
     """Of the dimensions of a length."""
+    _known: list[DistinctLengths] = field(init=False, repr=False, compare=False, default_factory=list)
+    """Found once: a log may have millions of rows."""
 
     def distinct(self) -> DistinctLengths:
         """Each length once, with its iterations and the means of its statistics."""
-        length, first, group, count = np.unique(
-            self.length, axis=0, return_index=True, return_inverse=True, return_counts=True
+        if not self._known:
+            self._known.append(self._distinct())
+        return self._known[0]
+
+    def _distinct(self) -> DistinctLengths:
+        _, first, group, count = np.unique(
+            _keys(self.length), return_index=True, return_inverse=True, return_counts=True
         )
         group = group.reshape(-1)
         means = {name: np.bincount(group, weights=values) / count for name, values in self.statistics.items()}
         return DistinctLengths(
-            length=length, count=count.astype(np.float64), iteration=self.iteration[first], statistics=means
+            length=self.length[first],
+            count=count.astype(np.float64),
+            iteration=self.iteration[first],
+            statistics=means,
+            group=group,
         )
+
+
+def _keys(length: Lengths) -> Lengths:
+    """One number for each row, in the rows' order; lengths that leave no room in 63 bits are ranked first."""
+    if length.shape[1] == 1:
+        return length[:, 0]
+    low = length.min(axis=0)
+    span = [int(each) + 1 for each in length.max(axis=0) - low]
+    if math.prod(span) >= 1 << 63:
+        return np.unique(length, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    keys = np.zeros(len(length), dtype=np.int64)
+    for column, size in enumerate(span):
+        keys = keys * size + (length[:, column] - low[column])
+    return keys
 
 
 def read_log(path: Path, /, *, lengths: Sequence[str] = ()) -> IterationLog:
@@ -93,7 +122,7 @@ def read_log(path: Path, /, *, lengths: Sequence[str] = ()) -> IterationLog:
         for name, values in (
             (n, numbers(c, path=path, column=n))
             for n, c in columns.items()
-            if n not in names and any(map(_is_number, c))  # others are notes
+            if n not in names and _has_numbers(c)  # others are notes
         )
         if name != "iteration"
     }
@@ -134,7 +163,9 @@ def with_statistics(log: IterationLog, path: Path, /, *, lengths: Sequence[str] 
 def _rows_of(length: Lengths, known: Lengths, *, path: Path) -> npt.NDArray[np.intp]:
     """For each iteration the row of `known` that has its length."""
     index = {tuple(row): number for number, row in enumerate(known.tolist())}
-    missing = sorted({tuple(row) for row in length.tolist()} - index.keys())
+    distinct = IterationLog(iteration=np.arange(len(length)), length=length).distinct()
+    lengths = [tuple(row) for row in distinct.length.tolist()]
+    missing = [row for row in lengths if row not in index]
     if missing:
         shown = ", ".join("x".join(map(str, row)) for row in missing[:5]) + (
             " ..." if len(missing) > 5 else ""
@@ -143,7 +174,7 @@ def _rows_of(length: Lengths, known: Lengths, *, path: Path) -> npt.NDArray[np.i
             f"{path} has no row for {len(missing)} of the log's lengths: {shown}."
             " Measure one iteration of each length."
         )
-    return np.array([index[tuple(row)] for row in length.tolist()], dtype=np.intp)
+    return np.array([index[row] for row in lengths], dtype=np.intp)[distinct.group]
 
 
 def _require_distinct(iteration: Lengths, *, path: Path) -> None:
@@ -194,7 +225,8 @@ def read_columns(path: Path, /) -> dict[str, Sequence[Any]]:
             f"cannot read {path}: {error.strerror or error}. Give a file that you may read."
         ) from error
     except (ValueError, TypeError, RecursionError, csv.Error, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is not a table of the kind its name says ({error}).") from error
+        problem = "no NumPy file, or one of Python objects" if "pickle" in str(error) else error
+        raise InputError(f"{path} is not a table of the kind its name says ({problem}).") from error
     if len({len(cells) for cells in columns.values()}) > 1:
         sizes = ", ".join(f"{name} {len(cells)}" for name, cells in columns.items())
         raise InputError(f"{path} has columns of different lengths ({sizes}). Give each as many rows.")
@@ -202,18 +234,36 @@ def read_columns(path: Path, /) -> dict[str, Sequence[Any]]:
 
 
 def _read_csv(path: Path) -> dict[str, Sequence[Any]]:
+    """Columns of numbers as arrays, at once; where any cell is none, all as text."""
     with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = list(csv.reader(file))
-    if not rows:
-        raise InputError(f"{path} is empty. Give a header line and one row an iteration.")
-    header = [name.strip() for name in rows[0]]
-    if twice := sorted({name for name in header if header.count(name) > 1}):
-        raise InputError(f"{path} has several columns {twice[0]!r}. Name each differently.")
-    body = [row for row in rows[1:] if row]
+        first = file.readline()
+        separator = next((mark for mark in ",;\t" if mark in first), ",")
+        header = [name.strip() for name in next(csv.reader([first], delimiter=separator), [])]
+        if not any(header):
+            raise InputError(f"{path} is empty. Give a header line and one row an iteration.")
+        if twice := sorted({name for name in header if header.count(name) > 1}):
+            raise InputError(f"{path} has several columns {twice[0]!r}. Name each differently.")
+        begin = file.tell()
+        numeric = _read_numeric(file, separator, columns=len(header))
+        if numeric is not None:
+            return {name: numeric[:, index] for index, name in enumerate(header)}  # type: ignore[misc]
+        file.seek(begin)
+        body = [row for row in csv.reader(file, delimiter=separator) if row]
     for number, row in enumerate(body, start=2):
         if len(row) != len(header):
             raise InputError(f"{path} line {number} has {len(row)} cells; the header has {len(header)}.")
     return {name: [row[index] for row in body] for index, name in enumerate(header)}
+
+
+def _read_numeric(file: TextIO, separator: str, *, columns: int) -> Values | None:
+    """All rows as numbers; None where a cell is none, or rows differ in length."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a file without rows
+        try:
+            table = np.loadtxt(file, delimiter=separator, ndmin=2, comments=None, quotechar='"')
+        except ValueError:
+            return None
+    return table if table.shape[1] == columns and len(table) else None
 
 
 def _read_json_lines(path: Path) -> dict[str, Sequence[Any]]:
@@ -235,29 +285,36 @@ def _read_parquet(path: Path) -> dict[str, Sequence[Any]]:
     except ImportError:
         raise MissingExtraError(module="pyarrow", extra="parquet") from None
     table = parquet.read_table(path)
-    return {name: table[name].to_pylist() for name in table.column_names}
+    return {name: _plain(table[name].to_numpy()) for name in table.column_names}
 
 
 def _read_numpy(path: Path) -> dict[str, Sequence[Any]]:
     with path.open("rb") as file:
         loaded = np.load(file, allow_pickle=False)
         if not isinstance(loaded, np.ndarray):
-            return {name: loaded[name].tolist() for name in loaded.files}
+            return {name: _plain(loaded[name]) for name in loaded.files}
     if loaded.dtype.names:
-        return {name: loaded[name].tolist() for name in loaded.dtype.names}
+        return {name: _plain(loaded[name]) for name in loaded.dtype.names}
+    if not loaded.size:
+        raise InputError(f"{path} has no iterations. Give a log with one row an iteration.")
     table = loaded.reshape(len(loaded), -1)
     names = ["length"] if table.shape[1] == 1 else [f"length_{index}" for index in range(table.shape[1])]
-    return {name: table[:, index].tolist() for index, name in enumerate(names)}
+    return {name: _plain(table[:, index]) for index, name in enumerate(names)}
+
+
+def _plain(cells: npt.NDArray[Any]) -> Sequence[Any]:
+    """Whole and real numbers as they are, everything else as Python objects."""
+    if cells.ndim == 1 and cells.dtype.kind in "iuf":
+        return cells.astype(np.float64)  # type: ignore[return-value]
+    return cells.tolist()  # type: ignore[no-any-return]
 
 
 def numbers(cells: Iterable[Any], /, *, path: Path, column: str) -> Values:
     """Finite numbers; the row that is none is named."""
-    values = np.empty(len(list(cells)) if not isinstance(cells, Sequence) else len(cells))
-    for row, cell in enumerate(cells):
-        try:
-            values[row] = float(cell)
-        except (TypeError, ValueError, OverflowError):
-            raise InputError(f"{path} row {row + 1}: {column} is {cell!r}. It must be a number.") from None
+    if isinstance(cells, np.ndarray):
+        values: Values = cells
+    else:
+        values = np.array([_number(cell, path, row, column) for row, cell in enumerate(cells, start=1)])
     good = np.abs(values) <= LARGEST
     if not good.all():
         row = int(np.argmin(good))
@@ -267,12 +324,25 @@ def numbers(cells: Iterable[Any], /, *, path: Path, column: str) -> Values:
     return values
 
 
+def _number(cell: Any, path: Path, row: int, column: str) -> float:
+    if not _is_number(cell):
+        raise InputError(f"{path} row {row}: {column} is {cell!r}. It must be a number.")
+    return float(cell)
+
+
 def _is_number(cell: Any) -> bool:
+    """What a table of numbers has: no booleans, and none of the underscores that Python allows."""
+    if isinstance(cell, bool) or (isinstance(cell, str) and "_" in cell):
+        return False
     try:
         float(cell)
     except (TypeError, ValueError, OverflowError):
         return False
     return True
+
+
+def _has_numbers(cells: Iterable[Any]) -> bool:
+    return isinstance(cells, np.ndarray) or any(map(_is_number, cells))
 
 
 def whole_numbers(cells: Iterable[Any], /, *, path: Path, column: str) -> Lengths:

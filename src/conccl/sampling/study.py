@@ -56,6 +56,12 @@ def study_run(run: IterationLog, /, *, choose_by: str | None = None, error_perce
     statistic = next(iter(run.statistics)) if choose_by is None else choose_by
     if statistic not in run.statistics:
         raise UnknownNameError(kind="statistic", name=statistic, known=run.statistics)
+    if (run.statistics[statistic] < 0).any():
+        row = int(np.argmax(run.statistics[statistic] < 0))
+        raise InputError(
+            f"iteration {run.iteration[row]}: {statistic} is {run.statistics[statistic][row]:g}."
+            " What is projected is never negative."
+        )
     selection = select(run, statistic=statistic, error_percent=error_percent)
     return Study(
         run=run,
