@@ -1,6 +1,6 @@
 """Reading and analysing profiler traces, beside HTA: time, processor time and memory of whole processes.
 
-    python benchmarks/trace_reader.py TRACE.json.gz --runs 3 --output benchmarks/2026-11-30-trace-reader.json
+    python benchmarks/trace_reader.py TRACE.json.gz --runs 5 --gigabyte --output RESULTS.json
 
 TRACE is copied to 8, 16 and 32 ranks (its rank field changed) and to one trace of more than 1 GB. HTA runs in
 an environment of its own, made like this:
@@ -8,7 +8,8 @@ an environment of its own, made like this:
     python -m venv .bench-venv
     .bench-venv/bin/pip install HolisticTraceAnalysis==0.5.0 'pandas<3'
 
-Runs alternate, so that both meet the same noise. Memory is the greatest sum, over the moments sampled, of the
+Runs alternate, so that both meet the same noise; one run of each goes before and is not counted. Both may
+keep compiled bytecode, as installed programs do. Memory is the greatest sum, over the moments sampled, of the
 resident sets of all processes that were started; pages that they share count for each.
 """
 
@@ -42,7 +43,7 @@ print(overlap.to_json(orient="records"))
 RANK = re.compile(rb'("distributedInfo": \{"backend": "nccl", "rank": )\d+(, "world_size": )\d+')
 NUMBERS = re.compile(rb'("ts": |"correlation": |"id": |"External id": )(\d+)')
 PEERS = ("hta", "conccl")
-SAMPLE_S = 0.05
+SAMPLE_S = 0.02
 PAGE = resource.getpagesize()
 
 
@@ -61,11 +62,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for ranks in arguments.ranks:
             traces = copies(text, Path(folder) / str(ranks), ranks=ranks)
-            for run in range(arguments.runs):
-                for peer in PEERS if ranks in arguments.hta_ranks else PEERS[1:]:
+            peers = PEERS if ranks in arguments.hta_ranks else PEERS[1:]
+            for run in range(-(ranks == arguments.ranks[0]), arguments.runs):
+                for peer in peers:
                     result = measure(command(peer, traces, arguments.hta_python))
                     check(peer, result.pop("output"), ranks=ranks)
-                    note(report, {"peer": peer, "case": f"{ranks} ranks", "run": run, **result})
+                    if run >= 0:
+                        note(report, {"peer": peer, "case": f"{ranks} ranks", "run": run, **result})
         if arguments.gigabyte:
             traces = gigabyte(text, Path(folder) / "large")
             for run in range(arguments.runs):
@@ -134,7 +137,8 @@ def measure(words: list[str]) -> dict[str, Any]:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     output = tempfile.TemporaryFile("w+")  # noqa: SIM115 (read below, gone with the function)
-    process = subprocess.Popen(words, stdout=output, stderr=subprocess.DEVNULL)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    process = subprocess.Popen(words, stdout=output, stderr=subprocess.DEVNULL, env=environment)
     peak = processes = samples = 0
     while process.poll() is None:
         sizes = [memory(pid) for pid in tree(process.pid)]

@@ -171,6 +171,8 @@ class Analysis:
     """By cost, most first; a bounded number a rank."""
     exposed: tuple[ExposedCommunication, ...]
     """By exposed time, longest first; a bounded number a rank."""
+    left_out: dict[str, int] = field(default_factory=dict)
+    """How many more ``regions`` and ``exposed`` the ranks kept than are listed."""
     costs: tuple[OverlapCost, ...] = ()
     """Exposed and contended overlaps in one list, the costliest first."""
     unclassified: tuple[Unclassified, ...]

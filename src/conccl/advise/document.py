@@ -30,6 +30,7 @@ def to_document(analysis: Analysis, /) -> dict[str, Any]:
         "contention": [_plain(contention) for contention in analysis.contention],
         "regions": [_region(region) for region in analysis.regions],
         "exposed": [_plain(exposed) for exposed in analysis.exposed],
+        "left_out": dict(analysis.left_out),
         "costs": [_cost(cost) for cost in analysis.costs],
         "unclassified": [_plain(kernel) for kernel in analysis.unclassified],
         "remedies": [_remedy(remedy) for remedy in analysis.remedies],

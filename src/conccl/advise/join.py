@@ -80,6 +80,10 @@ def join(
         ),
         regions=_costliest_first(regions, cost=lambda region: region.cost_ns)[:KEPT],
         exposed=_costliest_first(exposed, cost=lambda each: each.exposed_ns)[:KEPT],
+        left_out={
+            "regions": max(0, len(regions) - KEPT),
+            "exposed": max(0, len(exposed) - KEPT),
+        },
         costs=costliest(exposed, regions, ranks=len(findings)),
         unclassified=_unclassified(findings),
         advice=(),
