@@ -8,12 +8,15 @@ from rich.table import Table
 from rich.text import Text
 
 from conccl.core.units import format_ns
-from conccl.report.names import shown
+from conccl.report.names import short, shown
 from conccl.sampling.kernels import KernelSample
 from conccl.sampling.seqpoint import Projection
 from conccl.sampling.study import Study
 
 MOST_ROWS = 30
+
+NAME_WIDTH = 40
+"""Of a kernel's name, so that the figures beside it fit into 80 columns."""
 
 
 def render_iterations(study: Study, /, *, baselines: bool) -> RenderableType:
@@ -42,13 +45,13 @@ def render_iterations(study: Study, /, *, baselines: bool) -> RenderableType:
 def render_kernels(sample: KernelSample, /) -> RenderableType:
     """The chosen kernels by the time they stand for, and what they project."""
     table = Table(box=box.SIMPLE)
-    table.add_column("kernel", overflow="ellipsis", no_wrap=True, max_width=52)
+    table.add_column("kernel", no_wrap=True)
     for column in ("duration", "stands for", "share"):
         table.add_column(column, justify="right", no_wrap=True)
     order = sorted(sample.points, key=lambda point: -point.weight * point.duration_ns)
     for point in order[:MOST_ROWS]:
         share = point.weight * point.duration_ns / max(1, sample.projected_ns)
-        name = Text(shown(point.name))
+        name = Text(short(point.name, width=NAME_WIDTH))
         table.add_row(name, format_ns(point.duration_ns), str(point.weight), f"{100 * share:.1f} %")
     if len(order) > MOST_ROWS:
         table.add_row(f"... and {len(order) - MOST_ROWS} more", "", "", "")
