@@ -9,12 +9,14 @@ import typer
 
 from conccl.cli.tune_choose import choose
 from conccl.cli.tune_cotune import cotune
+from conccl.cli.tune_fused import fused
 from conccl.cli.tune_gemms import gemms
 from conccl.cli.tune_tables import tables
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "choose": choose,
     "cotune": cotune,
+    "fused": fused,
     "gemms": gemms,
     "tables": tables,
 }

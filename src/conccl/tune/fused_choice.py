@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from conccl.core.errors import InputError
+from conccl.core.errors import InputError, UnknownNameError
 from conccl.core.hardware import Device
 from conccl.core.kinds import Memory
 from conccl.core.ops import Collective, Communication, Copy, Gemm
@@ -43,6 +43,15 @@ TRACKED_COUNTS = (8, 16, 32)
 
 SIMULATED = ("serial", "chunked", "tracked")
 """The ways that are compared where nothing else is said."""
+
+
+def kinds_of_ways(text: str, /) -> tuple[str, ...]:
+    """The kinds of ways that a text names, comma between; serial is always one."""
+    words = [word.strip().lower() for word in text.split(",") if word.strip()]
+    for word in words:
+        if word not in SIMULATED:
+            raise UnknownNameError(kind="way", name=word, known=SIMULATED)
+    return tuple(dict.fromkeys(("serial", *words)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
