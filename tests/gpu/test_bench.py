@@ -1,13 +1,15 @@
 """The bench: samples until the spread is small, results and proofs checked, processes that die or hang."""
 
+import sys
+
 import pytest
 
-from conccl.core.errors import ExecutionError, InputError
+from conccl.core.errors import ExecutionError, InputError, MissingExtraError
 from conccl.core.measurement import Environment, Status
 from conccl.core.ops import Elementwise
 from conccl.core.plan import Plan, Task
 from conccl.costs.catalogue import load_device
-from conccl.gpu.bench import GpuBench, open_bench, require_device
+from conccl.gpu.bench import GpuBench, _start, open_bench, require_device
 from conccl.gpu.executor import GpuExecutor
 from conccl.gpu.measuring import WARM_UP, measured
 from conccl.gpu.sampling import Stopping, sample
@@ -100,6 +102,12 @@ def test_a_worker_that_cannot_start_says_why():
     with pytest.raises((ExecutionError, WorkerDiedError), match="no kernel image"):
         worker.ask(1, seconds=5.0)
     worker.close()
+
+
+def test_a_missing_extra_names_the_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "conccl.gpu.serving", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'conccl\[gpu\]'"):
+        _start(device=load_device("h200-sxm"), gpus=1)
 
 
 def test_times_of_one_gpu_are_not_filed_under_another():

@@ -31,7 +31,7 @@ def tables(
     ] = None,
     form: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TABLE,
 ) -> None:
-    """Run GEMMs, transfers and pairs of both, and keep how long they take; under three minutes."""
+    """Run GEMMs, transfers and pairs of both, and keep how long they take."""
     from conccl.bench.executors import open_bench  # noqa: PLC0415
     from conccl.bench.store import Store  # noqa: PLC0415
     from conccl.costs.catalogue import load_device, system_of, with_fields  # noqa: PLC0415

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import conccl
-from conccl.core.errors import ConcclError, InputError, WaitTimeoutError
+from conccl.core.errors import ConcclError, InputError, MissingExtraError, WaitTimeoutError
 from conccl.core.hardware import Device
 from conccl.core.measurement import Environment, Measurement, Status
 from conccl.core.plan import Plan
@@ -80,6 +80,9 @@ def open_bench(*, device: Device, gpus: int) -> GpuBench:
     worker = Worker(functools.partial(_start, device=device, gpus=gpus))
     try:
         machine: Machine = worker.ask("machine", seconds=SECONDS)
+    except MissingExtraError:
+        worker.close()
+        raise
     except ConcclError as error:
         worker.close()
         raise InputError(f"no GPU can be used here: {error} Use --executor sim.") from error
@@ -108,6 +111,8 @@ def require_device(found: str, device: Device, /) -> None:
 
 def _start(*, device: Device, gpus: int) -> Any:
     """In the worker: what answers a plan with an outcome."""
-    from conccl.gpu.serving import Serving  # noqa: PLC0415 (loads PyTorch, in the worker only)
-
+    try:
+        from conccl.gpu.serving import Serving  # noqa: PLC0415 (loads PyTorch, in the worker only)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(module=error.name or "torch", extra="gpu") from error
     return Serving(device=device, gpus=gpus)

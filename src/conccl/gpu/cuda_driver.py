@@ -14,6 +14,7 @@ from conccl.core.hardware import Device
 from conccl.core.kinds import Memory
 from conccl.core.ops import Collective, Copy, Move
 from conccl.core.plan import Engine, Side, Task
+from conccl.gpu import work as ops
 from conccl.gpu.driver import Evidence
 from conccl.gpu.probes.copies import SMALL, bypasses
 from conccl.gpu.program import Launch, Program, StreamKey
@@ -48,9 +49,9 @@ class CudaDriver:
         self._first_compute: dict[str, CopyKernelWork | None] = {}
         self._stamps: dict[str, torch.Tensor] = {}
         self._gate = torch.cuda.Stream()
-        self._release = torch.zeros(1, dtype=torch.int32, device="cuda")
-        self._held = torch.zeros(2, dtype=torch.int32, device="cuda")
-        self._open = torch.ones(1, dtype=torch.int32).pin_memory()
+        self._release = torch.zeros(1, dtype=torch.int32, device=ops.WHERE)
+        self._held = torch.zeros(2, dtype=torch.int32, device=ops.WHERE)
+        self._open = torch.ones(1, dtype=torch.int32, pin_memory=ops.WHERE == "cuda")
         self._side = torch.cuda.Stream()
         self._without_sms: dict[str, bool] = {}
 
@@ -71,7 +72,9 @@ class CudaDriver:
         first = by_kernel[0] if by_kernel else None
         ready = {task.id for task in tasks if task.side is Side.COMPUTE and not task.after}
         self._first_compute = dict.fromkeys(ready, first) if first is not None else {}
-        self._stamps = {id_: torch.zeros(1, dtype=torch.int64, device="cuda") for id_ in self._first_compute}
+        self._stamps = {
+            id_: torch.zeros(1, dtype=torch.int64, device=ops.WHERE) for id_ in self._first_compute
+        }
         self._without_sms = {
             task.id: self._passes(task)
             for task in tasks
@@ -219,8 +222,8 @@ class CudaDriver:
     def _seen(self, stream: int) -> frozenset[int]:
         """SMs that CTAs of a kernel in this stream ran on, as many CTAs as there are SMs."""
         count = 4 * self._device.sm_count
-        ids = torch.full((count,), -1, dtype=torch.int32, device="cuda")
-        free, started = torch.zeros(2, dtype=torch.int32, device="cuda").split(1)
+        ids = torch.full((count,), -1, dtype=torch.int32, device=ops.WHERE)
+        free, started = torch.zeros(2, dtype=torch.int32, device=ops.WHERE).split(1)
         torch.cuda.synchronize()
         pointers = (free.data_ptr(), 100_000, ids.data_ptr(), started.data_ptr())
         launch_kernel("conccl_hold", *pointers, grid=count, block=1024, stream=stream)
