@@ -365,6 +365,7 @@ CONSTANTS |= _constants(
     view_ns=(2500.0, *_NS, "to dispatch an op that launches nothing"),
     python_ns=(700.0, *_NS, "to enter a Python function"),
     tensor_ns=(3000.0, *_NS, "for each tensor of a list that one op goes over"),
+    plan_ns=(15_000.0, *_NS, "to find the plan of a convolution"),
     graph_ns=(3000.0, *_NS, "to launch a graph"),
     step_ns=(870_000.0, *_NS, "of a step that trains, beside its ops"),
     turn_ns=(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass, fields
 
 from conccl.core.hardware import Device
-from conccl.core.ops import ForEach
+from conccl.core.ops import Convolution, ForEach
 from conccl.costs.constants import constant
 from conccl.workloads.captured import Captured, HostCall, Phase
 
@@ -29,6 +29,8 @@ class Counts:
     """Python functions entered."""
     tensor: int = 0
     """Tensors of lists."""
+    plan: int = 0
+    """Convolutions, for each of which cuDNN's plan is looked up by all that it depends on."""
     graph: int = 0
     """Graphs launched."""
 
@@ -51,6 +53,7 @@ def counts_of(call: HostCall, captured: Captured, /) -> Counts:
         more=launches - first,
         backward=int(call.phase is Phase.BACKWARD),
         python=call.python_calls,
+        plan=sum(isinstance(kernel.op, Convolution) for kernel in kernels),
         tensor=sum(kernel.op.tensors for kernel in kernels if isinstance(kernel.op, ForEach)),
     )
 
