@@ -1,10 +1,13 @@
 """The backend conccl against gloo, on CPU tensors of one host, in the same processes and the same run.
 
 Each round times one call of either backend, in an order drawn at random and the same on all ranks, after a
-barrier of its own; the time of a call is the longest over the ranks. Medians over the rounds. Every size is
-checked in both backends. Prints a table; ``--json FILE`` writes all samples.
+barrier of its own; the time of a call is the longest over the ranks. The ratio of a cell is the median of the
+rounds' ratios, with its quartiles. Processor time is the sum over the ranks, all threads (median): on a busy
+machine it says more than the clock. Every element is checked in every round of both
+backends. A cell ends after its rounds or
+after `CELL_S` seconds, so that 2 and 4 ranks together take less than six minutes on a busy machine too.
 
-    python benchmarks/host_transport.py --ranks 2 --json benchmarks/2026-11-30-host-transport-2.json.gz
+    python benchmarks/host_transport.py --json benchmarks/2026-12-01-host-transport.json.gz
 """
 
 from __future__ import annotations
@@ -29,8 +32,13 @@ from conccl.core.kinds import CollectiveKind
 from conccl.core.metrics import busbw
 
 KINDS = ("all_gather", "all_to_all", "reduce_scatter", "all_reduce")
-SIZES = {8: 20, 1 << 20: 20, 16 << 20: 6}
-"""Bytes as nccl-tests counts them -> rounds."""
+SIZES = {8: 400, 4096: 200, 1 << 20: 100, 4 << 20: 40, 16 << 20: 20}
+"""Bytes as nccl-tests counts them -> rounds at most."""
+CELL_S = 7.0
+"""Seconds after which a cell is given no more rounds."""
+WARM_UP = 5
+AT_A_TIME = 10
+"""Rounds between looks at the clock, which is rank 0's."""
 
 
 def tensors(kind, nbytes, count, rank):
@@ -59,6 +67,13 @@ def is_right(kind, out, count):
     return bool((out == sum(range(1, count + 1))).all())
 
 
+def is_over(began, number):
+    """Whether rank 0 finds that a cell has taken long enough."""
+    told = torch.tensor([int(number > WARM_UP and time.monotonic() - began > CELL_S)])
+    dist.broadcast(told, 0)
+    return bool(told)
+
+
 def measure(rank, count, folder, out_path):
     warnings.simplefilter("ignore")  # PyTorch 2.13 has new names for these calls, 2.11 has not
     torch.set_num_threads(1)
@@ -70,25 +85,35 @@ def measure(rank, count, folder, out_path):
     for nbytes, rounds in SIZES.items():
         for kind in KINDS:
             samples = {name: [] for name in groups}
+            worked = {name: [] for name in groups}
             right = dict.fromkeys(groups, True)
             given, out = tensors(kind, nbytes, count, rank)
-            for number in range(rounds + 3):
+            began = time.monotonic()
+            for number in range(rounds + WARM_UP):
+                if number % AT_A_TIME == 0 and is_over(began, number):
+                    break
                 names = list(groups)
                 order.shuffle(names)
                 for name in names:
                     out.copy_(given) if kind == "all_reduce" else out.zero_()
                     dist.barrier(group=groups[name])
-                    begin = time.perf_counter()
+                    busy, begin = time.process_time(), time.perf_counter()
                     call(kind, given, out, groups[name])
-                    took = time.perf_counter() - begin
+                    took, busy = time.perf_counter() - begin, time.process_time() - busy
                     right[name] &= is_right(kind, out, count)
-                    if number >= 3:
+                    if number >= WARM_UP:
                         samples[name].append(took)
+                        worked[name].append(busy)
             longest = {}
             for name, own in samples.items():
                 told = torch.tensor(own, dtype=torch.float64)
                 dist.all_reduce(told, dist.ReduceOp.MAX)
                 longest[name] = told.tolist()
+            total = {}
+            for name, own in worked.items():
+                told = torch.tensor(own, dtype=torch.float64)
+                dist.all_reduce(told)
+                total[name] = told.tolist()
             ok = torch.tensor([int(right[name]) for name in groups])
             dist.all_reduce(ok, dist.ReduceOp.MIN)
             rows.append(
@@ -97,6 +122,7 @@ def measure(rank, count, folder, out_path):
                     "nbytes": given.nbytes * count if kind == "all_gather" else given.nbytes,
                     "right": dict(zip(groups, map(bool, ok.tolist()), strict=True)),
                     "seconds": longest,
+                    "processor_seconds": total,
                 }
             )
     if rank == 0:
@@ -104,40 +130,51 @@ def measure(rank, count, folder, out_path):
     dist.destroy_process_group()
 
 
+def quartiles(values):
+    return statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
+
+
 def table(rows, count):
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
-    print(f"# {count} ranks, {cores} cores, load {load:.1f}, torch {torch.__version__}")
-    columns = "conccl us | gloo us | conccl busbw GB/s | gloo busbw GB/s | gloo / conccl | right"
-    print(f"| collective | bytes | {columns} |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(f"# {count} ranks, {cores} cores, load {load:.1f}, torch {torch.__version__}\n")
+    columns = "conccl us | gloo us | conccl busbw GB/s | gloo busbw GB/s | gloo / conccl | quartiles"
+    columns += " | CPU us conccl | CPU us gloo"
+    print(f"| collective | bytes | rounds | {columns} | right |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     for row in rows:
-        median = {name: statistics.median(own) for name, own in row["seconds"].items()}
+        seconds = row["seconds"]
+        median = {name: statistics.median(own) for name, own in seconds.items()}
         bus = {
             name: busbw(kind=CollectiveKind(row["kind"]), nbytes=row["nbytes"], ranks=count, time_ns=t * 1e9)
             / 1e9
             for name, t in median.items()
         }
+        ratios = [theirs / ours for theirs, ours in zip(seconds["gloo"], seconds["conccl"], strict=True)]
+        low, middle, high = quartiles(ratios)
+        cpu = {name: statistics.median(own) * 1e6 for name, own in row["processor_seconds"].items()}
         print(
-            f"| {row['kind']} | {row['nbytes']} | {median['conccl'] * 1e6:.0f} | {median['gloo'] * 1e6:.0f}"
-            f" | {bus['conccl']:.2f} | {bus['gloo']:.2f} | {median['gloo'] / median['conccl']:.2f}"
+            f"| {row['kind']} | {row['nbytes']} | {len(ratios)} | {median['conccl'] * 1e6:.0f}"
+            f" | {median['gloo'] * 1e6:.0f} | {bus['conccl']:.2f} | {bus['gloo']:.2f}"
+            f" | {middle:.2f} | {low:.2f} to {high:.2f} | {cpu['conccl']:.0f} | {cpu['gloo']:.0f}"
             f" | {'yes' if all(row['right'].values()) else 'NO'} |"
         )
+    print()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        out = f"{folder}/rows.json"
-        mp.spawn(measure, (given.ranks, folder, out), given.ranks)
-        rows = json.loads(Path(out).read_text())
-    table(rows, given.ranks)
+    found = {}
+    for count in given.ranks:
+        with tempfile.TemporaryDirectory() as folder:
+            out = f"{folder}/rows.json"
+            mp.spawn(measure, (count, folder, out), count)
+            found[count] = json.loads(Path(out).read_text())
+        table(found[count], count)
     if given.json:
-        given.json.write_bytes(
-            gzip.compress(json.dumps({"ranks": given.ranks, "rows": rows}).encode(), mtime=0)
-        )
+        given.json.write_bytes(gzip.compress(json.dumps({"ranks": found}).encode(), mtime=0))
 
 
 if __name__ == "__main__":

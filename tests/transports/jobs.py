@@ -181,6 +181,17 @@ def where(folder) -> dict:
     }
 
 
+def die(folder):
+    """Be killed, and leave word of when."""
+    Path(folder, "died").write_text(str(time.monotonic()))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def since_death(folder) -> float:
+    """Seconds; the clock is the same for all processes of a host."""
+    return time.monotonic() - float(Path(folder, "died").read_text())
+
+
 class DyingStore(FolderStore):
     """A store whose user is killed when it first touches a key."""
 
@@ -190,7 +201,7 @@ class DyingStore(FolderStore):
 
     def _die(self, verb, key):
         if f"{verb} {key}".startswith(self.when):
-            os.kill(os.getpid(), signal.SIGKILL)
+            die(self.folder)
 
     def set(self, key, value, /):
         self._die("before set", key)
@@ -208,10 +219,12 @@ def killed_while_joining(rank, count, folder, victim, when, named):
     if when == "joined":
         one = join(store, rank=rank, count=count, timeout_s=20, named=named)
         if rank == victim:
-            os.kill(os.getpid(), signal.SIGKILL)
+            die(folder)
         host = HostTransport(one.segment, one.geometry, rank, timeout_s=20, name=lambda: "tests")
-        return _until_told(lambda: issue(host, call_of("barrier", count, 0), np.zeros(1)))
-    return _until_told(lambda: join(store, rank=rank, count=count, timeout_s=20, named=named))
+        told, _ = _until_told(lambda: issue(host, call_of("barrier", count, 0), np.zeros(1)))
+    else:
+        told, _ = _until_told(lambda: join(store, rank=rank, count=count, timeout_s=20, named=named))
+    return told, since_death(folder)
 
 
 def killed_at_an_instruction(rank, count, folder, victim, kind, number, elements, algorithm):
@@ -222,7 +235,7 @@ def killed_at_an_instruction(rank, count, folder, victim, kind, number, elements
         nonlocal done
         done += 1
         if rank == victim and done == number:
-            os.kill(os.getpid(), signal.SIGKILL)
+            die(folder)
 
     host = transport(rank, count, folder, pace=pace, slot_nbytes=16 * 1024)
     call = call_of(kind, count, elements, algorithm=algorithm)
@@ -233,7 +246,8 @@ def killed_at_an_instruction(rank, count, folder, victim, kind, number, elements
             issue(host, call, inputs[rank])
             Path(folder, f"alive{rank}").touch()
 
-    return _until_told(go_on)
+    told, _ = _until_told(go_on)
+    return told, since_death(folder)
 
 
 def _until_told(run) -> tuple[str, float]:

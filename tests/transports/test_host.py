@@ -73,10 +73,10 @@ def test_a_killed_rank_is_named_by_all_others_within_two_seconds(tmp_path, kind,
     found = outcomes(3, jobs.killed_at_an_instruction, tmp_path, 1, kind, number, 9000, algorithm)
     assert found[1].ended_by == signal.SIGKILL
     for one in (found[0], found[2]):
-        text, _ = one.value
+        text, seconds = one.value
         assert text.startswith("PeerLostError: rank 1 (process ")
         assert "has died or exited" in text
-        assert one.seconds < 2.5  # with what came before it died
+        assert seconds < 2, "since it died"
     assert not jobs.segments_in_shm()
 
 
@@ -131,7 +131,7 @@ def test_a_rank_killed_while_the_group_is_made_is_named_and_leaves_nothing(tmp_p
         if rank != victim:
             assert "Error: " in one.value[0], one
             assert f"rank {victim} (process" in one.value[0]
-            assert one.value[1] < 2.5
+            assert one.value[1] < 2, "since it died"
     assert not jobs.segments_in_shm()
 
 

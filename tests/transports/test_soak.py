@@ -35,15 +35,14 @@ def test_a_thousand_groups_leave_nothing_behind(tmp_path):
 def test_a_rank_may_be_killed_at_any_instruction(tmp_path, kind):
     for number in range(1, 60):
         (tmp_path / str(number)).mkdir()
-        found = outcomes(
-            3, jobs.killed_at_an_instruction, tmp_path / str(number), number % 3, kind, number, 9000, None
-        )
-        victim = number % 3
+        folder, victim = tmp_path / str(number), number % 3
+        algorithm = "direct" if number % 2 else None  # its memory is read, or what it has staged
+        found = outcomes(3, jobs.killed_at_an_instruction, folder, victim, kind, number, 9000, algorithm)
         assert found[victim].ended_by == signal.SIGKILL
         for rank in {0, 1, 2} - {victim}:
-            text, _ = found[rank].value
+            text, seconds = found[rank].value
             assert text.startswith(f"PeerLostError: rank {victim} (process ")
-            assert found[rank].seconds < 3
+            assert seconds < 2, "since it died"
     assert not jobs.segments_in_shm()
 
 
