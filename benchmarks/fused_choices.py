@@ -40,8 +40,9 @@ COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 PARTS = (4, 8, 16, 24, 32, 64)
 
 
-def problems() -> Iterator[tuple[str, Problem]]:
-    for model, (hidden, inner, keys, world) in MODELS.items():
+def problems(models: list[str]) -> Iterator[tuple[str, Problem]]:
+    for model in models:
+        hidden, inner, keys, world = MODELS[model]
         for tokens in TOKENS:
             columns = {"qkv": (hidden + 2 * keys, hidden), "up": (inner, hidden)}
             rows = {"out": (hidden, hidden), "down": (hidden, inner)}
@@ -121,21 +122,34 @@ def summary(rows: list[dict[str, object]]) -> None:
     )
 
 
+def measured(arguments: argparse.Namespace) -> Iterator[dict[str, object]]:
+    for name, problem in problems(arguments.models):
+        movers = list(Engine) if problem.world > 1 else [Engine.COPY_ENGINE]
+        for mover in movers:
+            yield row(name, dataclasses.replace(problem, mover=mover), arguments.device)
+            print(f"{name} {problem.call} m={problem.m} {mover}", file=sys.stderr)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="h200-sxm")
-    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--output", type=Path, help="Run, and write the rows to this file.")
+    parser.add_argument("--summary", type=Path, nargs="+", help="Only sum up files that were written.")
     arguments = parser.parse_args()
-    rows = []
-    for name, problem in problems():
-        movers = list(Engine) if problem.world > 1 else [Engine.COPY_ENGINE]
-        for mover in movers:
-            rows.append(row(name, dataclasses.replace(problem, mover=mover), arguments.device))
-            print(f"{len(rows)} {name} {problem.call} {mover}", file=sys.stderr)
-    with arguments.output.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    if arguments.output is not None:
+        with arguments.output.open("w", newline="") as file:
+            writer = None
+            for found in measured(arguments):
+                writer = writer or csv.DictWriter(file, fieldnames=list(found))
+                if file.tell() == 0:
+                    writer.writeheader()
+                writer.writerow(found)
+                file.flush()
+    rows: list[dict[str, object]] = []
+    for path in arguments.summary or [arguments.output]:
+        with path.open(newline="") as file:
+            rows.extend(csv.DictReader(file))
     summary(rows)
 
 

@@ -121,8 +121,8 @@ def alone(call: str, x: torch.Tensor, weight: torch.Tensor, ranks: int, repeats:
         computing.append(time.perf_counter() - began)
         began = time.perf_counter()
         if call == "all_gather_gemm":
-            shard = x.chunk(ranks)[dist.get_rank()]
-            dist.all_gather([torch.empty_like(one) for one in x.chunk(ranks)], shard.contiguous())
+            shard = x[: -(-len(x) // ranks)].contiguous()
+            dist.all_gather([torch.empty_like(shard) for _ in range(ranks)], shard)
         elif call == "gemm_all_reduce":
             dist.all_reduce(made)
         elif call == "gemm_all_to_all":

@@ -60,3 +60,16 @@ def test_ways_that_cannot_be_gone_are_refused(way, words):
         conccl.gemm_offload(x, x, way=way)
     with pytest.raises(InputError, match=r"not offered yet|no other ranks"):
         conccl.prefetch_gemm(x, x, way=way)
+
+
+@pytest.mark.parametrize("call", BOTH, ids=lambda one: one.__name__)
+def test_autocast_casts_as_it_does_for_linear_layers(call):
+    [x], [weight], bias = jobs.matrices(0, 6, 3, 4, 1, torch.float32)
+    given = [one.requires_grad_() for one in (x, weight, bias)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = call(*given, way="chunked:2")
+        wanted = torch.nn.functional.linear(*given)
+    assert out.dtype == wanted.dtype == torch.bfloat16
+    torch.testing.assert_close(out, wanted, rtol=2e-2, atol=2e-2)
+    out.sum().backward()
+    assert weight.grad.dtype == torch.float32

@@ -44,7 +44,7 @@ def gemm_reduce_scatter(
     ``x`` [m, ..., k] and ``weight`` [n, k] hold this rank's share of the inner dimension. Returns
     [m / ranks, ..., n]. ``bias`` is added once, behind the sum; its gradient is of this rank's rows.
     """
-    given = (x, weight, bias)
+    given = x, weight, bias = _cast((x, weight, bias))
     name = _checked(given, activation=activation, way=way, group=group)
     ranks = group_size(name)
     _require_even(x, ranks)
@@ -66,7 +66,7 @@ def gemm_all_reduce(
     The output is replicated: every rank goes on with the same values, and the gradient that comes back is
     taken to be the same on all of them (as Megatron-LM does it), so nothing is communicated backward.
     """
-    given = (x, weight, bias)
+    given = x, weight, bias = _cast((x, weight, bias))
     name = _checked(given, activation=activation, way=way, group=group)
     out = _run(operators.gemm_all_reduce, given, activation=activation, way=way, name=name)
     return _shaped(out, x, x.shape[0])
@@ -85,7 +85,7 @@ def gemm_all_to_all(
 
     Returns one block of rows from each rank, in their order.
     """
-    given = (x, weight, bias)
+    given = x, weight, bias = _cast((x, weight, bias))
     name = _checked(given, activation=activation, way=way, group=group)
     _require_even(x, group_size(name))
     out = _run(operators.gemm_all_to_all, given, activation=activation, way=way, name=name)
@@ -107,7 +107,7 @@ def all_gather_gemm(
     ``x`` [m, ..., k] are this rank's rows. Returns [m * ranks, ..., n]. ``rows`` is for a matrix whose blocks
     are not all of one length: how many rows it has in all.
     """
-    given = (x, weight, bias)
+    given = x, weight, bias = _cast((x, weight, bias))
     name = _checked(given, activation=activation, way=way, group=group)
     matrix = x.flatten(0, -2)
     if rows is not None and x.dim() > 2:
@@ -132,7 +132,7 @@ def replicated_gemm(
 
     Nothing is communicated forward; backward, x's gradient is a `gemm_all_reduce`.
     """
-    given = (x, weight, bias)
+    given = x, weight, bias = _cast((x, weight, bias))
     name = _checked(given, activation=activation, way=way, group=group)
     out = _run(operators.replicated_gemm, given, activation=activation, way=way, name=name)
     return _shaped(out, x, x.shape[0])
@@ -150,7 +150,7 @@ def gemm_offload(
 
     Rows travel while the next ones are made, by copy engines and so without SMs. Returns when all are there.
     """
-    given = (x, weight, bias)
+    given = x, weight, bias = _cast((x, weight, bias))
     _check(given, activation=activation, way=way)
     inside, behind = _activation_place(given, activation)
     out = activated(operators.gemm_offload(x.flatten(0, -2), weight, bias, inside, way), behind)
@@ -169,11 +169,21 @@ def prefetch_gemm(
 
     Rows are multiplied as they arrive.
     """
-    given = (x, weight, bias)
+    given = x, weight, bias = _cast((x, weight, bias))
     _check(given, activation=activation, way=way, x_on_host=True)
     inside, behind = _activation_place(given, activation)
     out, _ = operators.prefetch_gemm(x.flatten(0, -2), weight, bias, inside, way)
     return _shaped(activated(out, behind), x, x.shape[0])
+
+
+def _cast(given: Given, /) -> Given:
+    """As autocast casts what goes into a linear layer, where it is on: all but fp64."""
+    x, weight, bias = given
+    kind = weight.device.type
+    if not torch.is_autocast_enabled(kind) or torch.float64 in (x.dtype, weight.dtype):
+        return given
+    dtype = torch.get_autocast_dtype(kind)
+    return x.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)
 
 
 def _run(op: Any, given: Given, /, *, activation: str, way: str, name: str) -> Tensor:
