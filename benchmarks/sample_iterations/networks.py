@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 
 import torch
@@ -98,52 +99,71 @@ class Transformer(nn.Module):
         return self.output(self.norm(self.blocks(self.embedding(tokens))))
 
 
-def speech(device: str) -> Step:
+class Size(enum.Enum):
+    """Training sizes, or ones that show within seconds on a CPU whether everything runs."""
+
+    FULL = "full"
+    TINY = "tiny"
+
+
+def speech(device: str, size: Size = Size.FULL) -> Step:
     """Batches of 32 utterances; length: frames of 10 ms."""
-    model = _in_bf16(Speech(hidden=800, layers=3, characters=29), device)
+    is_full = size is Size.FULL
+    batch = 32 if is_full else 2
+    network = Speech(hidden=800 if is_full else 16, layers=3 if is_full else 1, characters=29)
+    model = _placed(network, device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
 
     def step(length: tuple[int, ...]) -> None:
-        x = torch.randn(32, 1, 161, length[0], device=device, dtype=torch.bfloat16)
+        x = torch.randn(batch, 1, 161, length[0], device=device, dtype=next(model.parameters()).dtype)
         probabilities = model(x)
         steps = probabilities.shape[0]
-        target = torch.randint(1, 29, (32, max(1, steps // 6)), device=device)
-        loss = F.ctc_loss(probabilities, target, (steps,) * 32, (target.shape[1],) * 32)
+        target = torch.randint(1, 29, (batch, max(1, steps // 6)), device=device)
+        loss = F.ctc_loss(probabilities, target, (steps,) * batch, (target.shape[1],) * batch)
         _update(optimizer, loss)
 
     return step
 
 
-def translation(device: str) -> Step:
+def translation(device: str, size: Size = Size.FULL) -> Step:
     """Batches of 128 sentence pairs; length: source and target tokens."""
-    model = _in_bf16(Translation(hidden=1024, layers=4, vocabulary=32000), device)
+    is_full = size is Size.FULL
+    batch, words = (128, 32000) if is_full else (2, 50)
+    model = _placed(Translation(hidden=1024 if is_full else 16, layers=4, vocabulary=words), device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
 
     def step(length: tuple[int, ...]) -> None:
-        source = torch.randint(0, 32000, (length[0], 128), device=device)
-        target = torch.randint(0, 32000, (length[1], 128), device=device)
+        source = torch.randint(0, words, (length[0], batch), device=device)
+        target = torch.randint(0, words, (length[1], batch), device=device)
         logits = model(source, target)
         _update(optimizer, F.cross_entropy(logits.flatten(0, 1).float(), target.flatten()))
 
     return step
 
 
-def transformer(device: str) -> Step:
+def transformer(device: str, size: Size = Size.FULL) -> Step:
     """Batches of 8 requests; length: tokens."""
-    model = _in_bf16(Transformer(hidden=768, layers=8, heads=12, vocabulary=32000), device)
+    is_full = size is Size.FULL
+    batch, words = (8, 32000) if is_full else (1, 50)
+    network = Transformer(
+        hidden=768 if is_full else 24, layers=8 if is_full else 1, heads=12, vocabulary=words
+    )
+    model = _placed(network, device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
 
     def step(length: tuple[int, ...]) -> None:
-        tokens = torch.randint(0, 32000, (8, length[0]), device=device)
+        tokens = torch.randint(0, words, (batch, length[0]), device=device)
         logits = model(tokens)
         _update(optimizer, F.cross_entropy(logits.flatten(0, 1).float(), tokens.flatten()))
 
     return step
 
 
-def _in_bf16(model: nn.Module, device: str) -> nn.Module:
-    """On the device in bf16, recurrent weights in one block again as cuDNN wants them."""
-    model = model.to(device).to(torch.bfloat16)
+def _placed(model: nn.Module, device: str) -> nn.Module:
+    """On a GPU in bf16, recurrent weights in one block again as cuDNN wants them; on a CPU in fp32."""
+    model = model.to(device)
+    if device != "cpu":
+        model = model.to(torch.bfloat16)
     for part in model.modules():
         if isinstance(part, nn.RNNBase):
             part.flatten_parameters()
@@ -156,7 +176,7 @@ def _update(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
     optimizer.step()
 
 
-NETWORKS: dict[str, Callable[[str], Step]] = {
+NETWORKS: dict[str, Callable[..., Step]] = {
     "speech": speech,
     "translation": translation,
     "transformer": transformer,
