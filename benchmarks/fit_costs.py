@@ -173,6 +173,8 @@ def fit_published(device: Device) -> None:
         found = cost_data.errors(part, gemms_us(part, better))
         print(device.name, title, found)
     constants["gemm.aligned.uncertainty"] = round(found["mape"] / 100, 3)
+    if device.calibration.get("gemm.loaded_share"):  # from elsewhere, and kept
+        constants["gemm.loaded_share"] = device.calibration["gemm.loaded_share"]
     source = f"fit {today()} on PrincetonUniversity/LLMCompass, ae/figure5 (commit 2e015fd2, BSD-3-Clause)"
     written(FOLDER / f"{device.name}.toml", "gemm", constants, source=source)
 

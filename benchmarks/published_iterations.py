@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 
 from conccl.bench.iteration import simulate_iteration
-from conccl.costs.catalogue import load_device, system_of
+from conccl.costs.catalogue import load_device, system_of, under_load
 from conccl.sim.executor import SimExecutor
 from conccl.workloads.layers import Batch
 from conccl.workloads.models import Transformer, model
@@ -47,7 +47,7 @@ RUNS = [
 
 def main() -> None:
     """Print the table of the report."""
-    device = load_device("a100-sxm")
+    device = under_load(load_device("a100-sxm"))
     print("| model | GPUs | recomputation | published s | simulated s | error |\n|---|---|---|---|---|---|")
     errors = []
     for dims, stages, interleaving, sequences, microbatches, full, selective in RUNS:

@@ -18,6 +18,7 @@ import gzip
 import itertools
 import json
 import statistics
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -253,15 +254,78 @@ def fit(rows: list[Row]) -> None:
         print(f"{error:.3%}", constants, flush=True)
 
 
+SPLITS: dict[str, Callable[[Row], bool]] = {
+    "computation: GEMMs of few rows, and norms | large GEMMs, and add": lambda row: (
+        row["compute"]["op"] == "rms_norm" or row["compute"].get("m", 1 << 20) < 1024
+    ),
+    "computation: every other one": _is_fitted,
+    "transfer: over the host link | within HBM": lambda row: row["communication"]["kind"] != "hbm_copy",
+    "transfer: up to 8 SMs | more SMs, and copy engines": lambda row: (
+        row["communication"].get("ctas", 1 << 20) <= 8
+    ),
+}
+"""Ways to cut the pairs in two: what is fitted on one half is reported on the other, both ways round."""
+
+
+def split(rows: list[Row]) -> None:
+    """For each way to cut: the grid point that is best on one half, and its errors on both."""
+    pairs = [row for row in rows if row["section"] == "pair"]
+    points = [dict(zip(GRID, values, strict=True)) for values in itertools.product(*GRID.values())]
+    found = []
+    for number, constants in enumerate(points, start=1):
+        replay = Replay(scaled=True, constants=constants)
+        found.append([replay.compared(row) for row in pairs])
+        print(f"grid point {number} of {len(points)}", file=sys.stderr, flush=True)
+    print("| cut | fitted on | register_share, latency, blocking | there: median | mean | fraction |", end="")
+    print(" on the others: median | mean | fraction |")
+    print("|---" * 9 + "|")
+    for cut, belongs in SPLITS.items():
+        for half in (True, False):
+            own = [index for index, row in enumerate(pairs) if belongs(row) is half]
+            others = [index for index, row in enumerate(pairs) if belongs(row) is not half]
+            best = min(range(len(points)), key=lambda point: _mean_error(found[point], own))
+            what, _, ways = cut.partition(": ")
+            name = (
+                ways.split(" | ")[0 if half else -1]
+                if " | " in ways
+                else ways + ("" if half else ", the others")
+            )
+            values = ", ".join(f"{value:g}" for value in points[best].values())
+            print(f"| {what} | {name} ({len(own)}) | {values} |", end="")
+            for part in (own, others):
+                print(f" {_summary([found[best][index] for index in part])} |", end="")
+            print()
+    shipped = Replay(scaled=True)
+    print(f"\nas shipped, all {len(pairs)}: {_summary([shipped.compared(row) for row in pairs])}")
+
+
+def _mean_error(found: list[Compared], indices: list[int]) -> float:
+    return statistics.fmean(abs(found[index].time_error) for index in indices)
+
+
+def _summary(found: list[Compared]) -> str:
+    size = [abs(one.time_error) for one in found]
+    fractions = [abs(error) for one in found if (error := one.fraction_error) is not None]
+    return (
+        f"{statistics.median(size):.1%} | {statistics.fmean(size):.1%} | {statistics.median(fractions):.3f}"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--isolated", choices=("predicted", "measured"), default="predicted")
     parser.add_argument("--fit", action="store_true", help="search the grid of constants, then stop")
+    parser.add_argument(
+        "--split", action="store_true", help="fit on one half, report on the other, then stop"
+    )
     arguments = parser.parse_args()
     rows = json.loads(gzip.decompress(arguments.data.read_bytes()))["rows"]
     if arguments.fit:
         fit(rows)
+        return
+    if arguments.split:
+        split(rows)
         return
     replay = Replay(scaled=arguments.isolated == "measured")
     found = [replay.compared(row) for row in rows if row["section"] == "pair"]

@@ -18,7 +18,7 @@ from conccl.bench.sweep import Variation
 from conccl.core.errors import InputError
 from conccl.core.hardware import Device
 from conccl.core.records import to_json_value
-from conccl.costs.catalogue import system_of
+from conccl.costs.catalogue import system_of, under_load
 from conccl.sim.executor import SimExecutor
 from conccl.workloads.memory import require_memory
 from conccl.workloads.steps import Workload
@@ -82,6 +82,7 @@ class IterationSweep:
 def simulate_on(workload: Workload, device: Device, /) -> Iteration:
     """One iteration on as many of a device as the parallelism takes; an error where it does not fit."""
     require_memory(workload, device)
+    device = under_load(device)
     system = system_of(device, gpus=workload.parallelism.gpus)
     return simulate_iteration(workload, executor=SimExecutor(system=system), device=device)
 

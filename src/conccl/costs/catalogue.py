@@ -17,6 +17,7 @@ from conccl.core.errors import InputError, UnknownNameError
 from conccl.core.files import regular
 from conccl.core.hardware import CopyEngines, Device, Link, System
 from conccl.core.kinds import DType
+from conccl.costs.constants import constant
 from conccl.costs.fields import RULES, Value, checked
 
 FOLDER = Path(__file__).parent / "devices"
@@ -129,6 +130,17 @@ def fields_of(device: Device, /) -> dict[str, Value]:
         elif holder is not None:
             values[field] = getattr(holder, leaf)
     return values
+
+
+def under_load(device: Device, /) -> Device:
+    """The device as a job finds it that keeps it busy for minutes: hot, and held by its power limit.
+
+    Isolated times are those of short runs; how much less is left in a long one differs from device to device.
+    """
+    loaded = constant(device, "gemm.loaded_share")
+    shares = {name: constant(device, name) for name in ("gemm.burst_share", "gemm.sustained_share")}
+    held = {f"calibration.{name}": loaded for name, share in shares.items() if share > loaded}
+    return with_fields(device, held) if held else device
 
 
 def system_of(device: Device, /, *, gpus: int) -> System:

@@ -298,6 +298,7 @@ CONSTANTS: dict[str, Constant] = {
         split_share=(0.5, *_SHARE, "of the HBM bandwidth that it reaches"),
         burst_share=(0.88, *_SHARE, "of the peak that short kernels reach within the power limit"),
         sustained_share=(0.69, *_SHARE, "the same of long ones"),
+        loaded_share=(1.0, *_SHARE, "of the peak that GEMMs of any length reach in a job that runs for minutes"),
         sustained_ns=(2e6, 1e3, 1e9, "how long a kernel is that lies between the two"),
         odd_tile=(0.02, 0.001, 1.0, "what a tile that is no multiple of 64 must gain to be chosen"),
         load_cycle_nbytes=(52.0, 0.1, 1e4, "bytes that an SM loads in a clock where others leave it memory"),
