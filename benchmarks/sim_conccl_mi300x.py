@@ -104,8 +104,8 @@ ENGINE = 45e9
 """Bytes/s of one engine with which these copies take as long as the library's collectives, on average."""
 
 SLOWER = 0.189
-"""By how much computation goes slower beside communication on MI300X on average, as Lit Silicon found in FSDP
-training (by way of a note); 40 % at most."""
+"""By how much computation goes slower beside communication on average, as Lit Silicon cites it (by way of a
+note that names no GPU); 40 % at most."""
 
 WHAT_IFS: tuple[tuple[str, dict[str, float], float], ...] = (
     ("as shipped: data sheets and CU losses", {}, 0.0),

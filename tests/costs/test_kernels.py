@@ -192,3 +192,27 @@ def test_a_grouped_gemm_reads_the_matrix_of_every_group():
     eight = kernels_of(GroupedGemm(rows=(16,) * 8, n=4096, k=4096), H200)[0]
     assert eight.hbm_nbytes >= 8 * 4096 * 4096 * 2
     assert 5 * one.isolated_ns < eight.isolated_ns < 8 * one.isolated_ns
+
+
+def test_group_norms_of_small_images_take_a_cta_for_each_channel():
+    """What an H200 launched for 64 images of 64 channels of 56 x 56 in 32 groups (2026-11-30)."""
+    op = Rowwise(
+        kind=RowwiseKind.GROUP_NORM, rows=64 * 32, cols=2 * 3136, direction=Pass.BACKWARD, together=3136
+    )
+    sums = next(k for k in kernels_of(op, load_device("h200-sxm")) if k.name == "group_reduce")
+    assert (sums.ctas, sums.footprint.threads) == (64 * 64, 512)
+
+
+def test_a_batch_norm_of_tiny_images_is_bound_by_its_ctas():
+    """Bf16, 64 x 2048 channels: 7 x 7 takes longer than 28 x 28 of a quarter of the channels (H200)."""
+    device = load_device("h200-sxm")
+    tiny, larger = (
+        sum(
+            kernel.isolated_ns
+            for kernel in kernels_of(
+                Rowwise(kind=RowwiseKind.BATCH_NORM, rows=rows, cols=64 * size, together=size), device
+            )
+        )
+        for rows, size in ((2048, 49), (128, 784))
+    )
+    assert tiny > 1.4 * larger

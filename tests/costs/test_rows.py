@@ -47,7 +47,9 @@ def test_layers():
     assert one(op="sdpa", b=1, h=32, s=2048, d=128, causal=True) == Attention(
         batch=1, heads=32, kv_heads=32, queries=2048, keys=2048, head_dim=128, causal=True
     )
-    assert one(op="batch_norm", n=2, c=3, h=4, w=5) == Rowwise(kind=RowwiseKind.BATCH_NORM, rows=3, cols=40)
+    assert one(op="batch_norm", n=2, c=3, h=4, w=5) == Rowwise(
+        kind=RowwiseKind.BATCH_NORM, rows=3, cols=40, together=20
+    )
     convolution = one(op="conv2d", n=2, c=3, h=8, w=8, out=4, kernel=3, padding=0, direction="wgrad")
     assert isinstance(convolution, Convolution)
     assert convolution.direction is ConvolutionPass.WEIGHT_GRADIENT

@@ -214,6 +214,8 @@ class Rowwise:
     dtype: DType = DType.BF16
     interleaved: bool = False
     """Whether rows lie interleaved in memory, as the channels of channels-last images do."""
+    together: int = 0
+    """Elements of one channel of one image, which lie together: height x width. 0: not known, or no image."""
 
     def __post_init__(self) -> None:
         require_positive(self, "rows", "cols")

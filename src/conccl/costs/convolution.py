@@ -28,7 +28,13 @@ LEAST_STEPS = 4
 """Of the K loop of a weight gradient, for each CTA."""
 
 FEW_CHANNELS = 8
-"""Channels are filled up to so many (cuDNN pads to 16 bytes)."""
+"""Below so many, kernels of few channels do it."""
+
+
+def _filled(channels: int, in_nbytes: int) -> int:
+    """Channels are filled up to 16 bytes."""
+    return max(channels, 16 // in_nbytes)
+
 
 TILED_DEPTHWISE = 0.36
 """Instructions of cuDNN's depthwise kernel, which PyTorch takes for fp16 at stride 1 and channels first, over
@@ -125,7 +131,7 @@ def _product(op: Convolution) -> Product:
 
 def _converted(op: Convolution) -> tuple[int, ...]:
     """Elements of the tensors whose layout changes: two before, one after; few channels are filled up."""
-    filled = max(op.in_channels, FEW_CHANNELS) / op.in_channels
+    filled = _filled(op.in_channels, _in_nbytes(op)) / op.in_channels
     inputs, weights = round(op.input_numel * filled), round(op.weight_numel * filled)
     if op.channels_last:
         if filled == 1:
@@ -137,6 +143,10 @@ def _converted(op: Convolution) -> tuple[int, ...]:
         ConvolutionPass.WEIGHT_GRADIENT: (op.output_numel, inputs, weights),
     }
     return tensors[op.direction]
+
+
+def _in_nbytes(op: Convolution) -> int:
+    return 4 if op.dtype is DType.TF32 else op.dtype.nbytes
 
 
 def _conversion(numel: int, op: Convolution, device: Device) -> KernelCost:
@@ -176,11 +186,12 @@ def _depthwise(op: Convolution, device: Device) -> KernelCost:
 def _tiled_kernel(kind: str, op: Convolution, product: Product, device: Device) -> KernelCost:
     """The product by the tile with which it ends first."""
     weights = op.direction is ConvolutionPass.WEIGHT_GRADIENT
-    in_nbytes = 4 if op.dtype is DType.TF32 else op.dtype.nbytes
+    in_nbytes = _in_nbytes(op)
     depth = BLOCK_NBYTES // in_nbytes
-    steps = product.taps * -(-max(product.depth, FEW_CHANNELS) // depth)
+    filled = _filled(product.depth, in_nbytes)
+    steps = product.taps * -(-filled // depth)
     if product.depth < depth:  # several taps in one step
-        steps = product.taps * max(product.depth, FEW_CHANNELS) / depth
+        steps = product.taps * filled / depth
     share = constant(device, f"{kind}.rate_share")
     issued = peak_flops(op.dtype, device) * share / device.sm_count / 1e9
     step_ns, cta_ns = constant(device, f"{kind}.step_ns"), constant(device, f"{kind}.cta_ns")

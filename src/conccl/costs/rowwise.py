@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 
 from conccl.core.hardware import Device
-from conccl.core.kinds import Access, DType, Pass, RowwiseKind
+from conccl.core.kinds import DType, Pass, RowwiseKind
 from conccl.core.ops import Elementwise, Rowwise
 from conccl.costs.elementwise import elementwise_kernels
 from conccl.costs.kernel import KernelCost
@@ -176,15 +176,19 @@ def _batch_norm(op: Rowwise, device: Device) -> tuple[KernelCost, ...]:
     """Statistics of every channel, then their use; in fp32 one kernel of cuDNN's. Rows are channels."""
     layout = "last" if op.interleaved else "first"
     if op.dtype is DType.FP32:
+        if not op.interleaved and op.cols <= ONCE_COLS:
+            return (_channels("batch_once_first", op, device, reads=1, writes=1, registers=128),)
         return (_channels(f"batch_whole_{layout}", op, device, reads=1, writes=1, again=1.0),)
-    return (
-        _channels(f"batch_statistics_{layout}", op, device, reads=1, writes=0),
-        _channels(f"batch_apply_{layout}", op, device, reads=1, writes=1),
-    )
+    statistics = _channels(f"batch_statistics_{layout}", op, device, reads=1, writes=0)
+    if op.interleaved or not op.together:
+        return (statistics, _channels(f"batch_apply_{layout}", op, device, reads=1, writes=1))
+    return (statistics, _applied_to_images(op, device))
 
 
 def _batch_norm_backward(op: Rowwise, device: Device) -> tuple[KernelCost, ...]:
     layout = "last" if op.interleaved else "first"
+    if op.dtype is DType.FP32 and not op.interleaved and op.cols <= ONCE_COLS // 2:
+        return (_channels("batch_once_backward_first", op, device, reads=2, writes=1, registers=128),)
     if op.dtype is DType.FP32 or not op.interleaved:
         kind = "batch_whole_backward" if op.dtype is DType.FP32 else "batch_backward"
         return (_channels(f"{kind}_{layout}", op, device, reads=2, writes=1, again=1.0),)
@@ -194,8 +198,36 @@ def _batch_norm_backward(op: Rowwise, device: Device) -> tuple[KernelCost, ...]:
     )
 
 
+ONCE_COLS = 28 << 10
+"""Longest channel that cuDNN keeps in the registers of 512 threads and reads once (names of what ran on the
+H200, 2026-11-30: 12,544 does, 32,768 does not); backward keeps two tensors."""
+
+
+def _applied_to_images(op: Rowwise, device: Device) -> KernelCost:
+    """A CTA for each channel of each image, of as many threads as the image fills."""
+    numel = op.rows * op.cols
+    nbytes = float(numel * op.dtype.nbytes)
+    threads = 64 if op.together <= 256 else 256 if op.together <= 1024 else 512
+    stream = Stream(
+        read_nbytes=nbytes,
+        written_nbytes=nbytes,
+        ctas=max(1, numel // op.together),
+        threads=threads,
+        elements=numel,
+        steps=max(1.0, op.together / threads),
+    )
+    return streaming_kernel("batch_apply_first", stream, device)
+
+
 def _channels(
-    kind: str, op: Rowwise, device: Device, *, reads: int, writes: int, again: float = 0.0
+    kind: str,
+    op: Rowwise,
+    device: Device,
+    *,
+    reads: int,
+    writes: int,
+    again: float = 0.0,
+    registers: int = 32,
 ) -> KernelCost:
     """Kernels over images: a CTA for each channel where they reduce contiguous ones, else a grid over all."""
     numel = op.rows * op.cols
@@ -210,6 +242,7 @@ def _channels(
         threads=512,
         elements=numel,
         steps=max(1.0, numel / ctas / 512),
+        registers=registers,
     )
     return streaming_kernel(kind, stream, device)
 
@@ -232,12 +265,28 @@ def _group_norm_backward(op: Rowwise, device: Device) -> tuple[KernelCost, ...]:
     """Sums of each channel, then the input's gradient, then scale and shift summed over the images."""
     images = max(1, op.rows // GROUPS)
     return (
-        _rows("group_reduce", op, device, reads=2, writes=0, threads=512, each=1),
+        _group_sums(op, device),
         _few("group_parameters", op, device, steps=1.0),
         _few("group_parameters", op, device, steps=1.0),
         _applied(op, device, reads=2),
         _few("group_gamma", op, device, steps=images * (2.0 if op.dtype.nbytes < 4 else 1.0)),
     )
+
+
+def _group_sums(op: Rowwise, device: Device) -> KernelCost:
+    """A CTA for each channel of each image: a warp where it is small, 512 threads otherwise."""
+    numel = op.rows * op.cols
+    together = op.together or op.cols
+    threads = 32 if together < 512 else 512
+    stream = Stream(
+        read_nbytes=2.0 * numel * op.dtype.nbytes,
+        written_nbytes=0.0,
+        ctas=max(1, numel // together),
+        threads=threads,
+        elements=numel,
+        steps=max(1.0, together / threads),
+    )
+    return streaming_kernel("group_reduce", stream, device)
 
 
 def _few(kind: str, op: Rowwise, device: Device, *, steps: float) -> KernelCost:
@@ -251,14 +300,11 @@ def _applied(op: Rowwise, device: Device, *, reads: int) -> KernelCost:
     """Each element scaled and shifted by its group's and channel's numbers: a strided elementwise kernel."""
     numel, nbytes = op.rows * op.cols, op.rows * op.cols * op.dtype.nbytes
     name = "group_apply" if reads == 1 else "group_gradient"
-    (kernel,) = elementwise_kernels(
-        Elementwise(
-            name=name,
-            read_nbytes=reads * nbytes,
-            written_nbytes=nbytes,
-            numel=numel,
-            access=Access.STRIDED,
-        ),
-        device,
+    stream = Stream(
+        read_nbytes=reads * nbytes,
+        written_nbytes=nbytes,
+        ctas=-(-numel // 512),
+        threads=128,
+        elements=numel,
     )
-    return kernel
+    return streaming_kernel(name, stream, device)

@@ -17,6 +17,9 @@ from conccl.costs.rows.row import Maker, Row
 
 def _rowwise(row: Row) -> tuple[Op, ...]:
     kind = RowwiseKind(row.name)
+    together = 0
+    if kind in (RowwiseKind.BATCH_NORM, RowwiseKind.GROUP_NORM):
+        together = row.count("h") * row.count("w")
     if kind is RowwiseKind.BATCH_NORM:
         rows, cols = row.count("c"), row.count("n") * row.count("h") * row.count("w")
     elif kind is RowwiseKind.GROUP_NORM:
@@ -32,6 +35,7 @@ def _rowwise(row: Row) -> tuple[Op, ...]:
             direction=row.direction,
             dtype=row.dtype,
             interleaved=row.flag("channels_last"),
+            together=together,
         ),
     )
 

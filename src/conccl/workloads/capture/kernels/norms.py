@@ -18,13 +18,28 @@ SOFTMAX = (RowwiseKind.SOFTMAX, RowwiseKind.LOG_SOFTMAX)
 
 
 def rowwise(
-    kind: RowwiseKind, tensor: torch.Tensor, cols: int, direction: Pass, /, *, interleaved: bool = False
+    kind: RowwiseKind,
+    tensor: torch.Tensor,
+    cols: int,
+    direction: Pass,
+    /,
+    *,
+    interleaved: bool = False,
+    together: int = 0,
 ) -> Rowwise:
     """The op over rows of so many elements."""
     cols = max(1, cols)
     rows = max(1, tensor.numel() // cols)
     dtype = dtype_of(tensor)
-    return Rowwise(kind=kind, rows=rows, cols=cols, direction=direction, dtype=dtype, interleaved=interleaved)
+    return Rowwise(
+        kind=kind,
+        rows=rows,
+        cols=cols,
+        direction=direction,
+        dtype=dtype,
+        interleaved=interleaved,
+        together=together,
+    )
 
 
 def _softmax(kind: RowwiseKind, direction: Pass) -> Rule:
@@ -78,7 +93,9 @@ def _of_groups(call: AtenCall, direction: Pass, *, launches: int) -> Iterator[Ke
     tensor = call.inputs[0]
     groups = int(call.argument("N")) * int(call.argument("group"))
     if tensor.numel():
-        op = rowwise(RowwiseKind.GROUP_NORM, tensor, tensor.numel() // max(1, groups), direction)
+        cols = tensor.numel() // max(1, groups)
+        together = tensor.shape[2:].numel()
+        op = rowwise(RowwiseKind.GROUP_NORM, tensor, cols, direction, together=together)
         yield call.kernel(op, launches=launches)
 
 
@@ -128,7 +145,8 @@ def _over_images(tensor: torch.Tensor, direction: Pass) -> Rowwise:
     channels = max(1, int(tensor.shape[1]))
     last = tensor.dim() == 2 or (tensor.stride(1) == 1 and channels > 1)
     cols = tensor.numel() // channels
-    return rowwise(RowwiseKind.BATCH_NORM, tensor, cols, direction, interleaved=last)
+    together = tensor.shape[2:].numel()
+    return rowwise(RowwiseKind.BATCH_NORM, tensor, cols, direction, interleaved=last, together=together)
 
 
 def _dropout(call: AtenCall) -> Iterator[Kernel]:
