@@ -155,6 +155,11 @@ def test_another_layout_is_left_to_the_parser(between: str) -> None:
     assert len(_batches(_text(events, between), 1 << 12)[Category.KERNEL]) == 9
 
 
+@pytest.mark.parametrize("text", [b"[", b"[{", b"[{},{", b"[{},{}" + b"},\n  {" * 40, b"[]", b"[1, {}", b"{"])
+def test_what_begins_too_soon_is_left_to_the_parser(text: bytes) -> None:
+    assert Sifter()(text) is None
+
+
 def test_what_is_laid_out_as_kineto_does_is_sifted() -> None:
     kernel = '{\n    "ph": "X", "cat": "kernel", "name": "%s"\n  }'
     arrow = '{\n    "ph": "f", "id": 1, "pid": 0,\n    "cat": "ac2g", "name": "ac2g"\n  }'

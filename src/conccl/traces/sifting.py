@@ -111,7 +111,7 @@ class Sifter:
         None where the text is not laid out so that its events can be told without decoding them.
         """
         starts = _starts(text)
-        if len(starts) < 2 or text[1 : starts[0]].strip():
+        if len(starts) < 2 or starts[1] < _BEFORE or text[1 : starts[0]].strip():
             return None
         heads = _Heads.around(starts[1:], text)
         if not heads.follow_events():
