@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +29,7 @@ from conccl.traces.findings import (
     Unclassified,
     WindowOverlap,
 )
+from conccl.traces.host_rows import COMMUNICATION_PREFIXES
 from conccl.traces.labels import labelled_work
 from conccl.traces.matching import RankCalls
 from conccl.traces.regions import IsolatedWork, isolated_work, overlapped_regions
@@ -237,7 +237,7 @@ def _named_windows(view: View, /, *, work: IsolatedWork) -> tuple[WindowOverlap,
     for each in sorted(range(len(done)), key=lambda each: -done[each].both):
         if len(found) == WINDOWS_KEPT or done[each].both < 1:
             break
-        if _OF_THE_PROFILER.match(names[each]):
+        if names[each].startswith(_OF_THE_PROFILER):
             continue
         mine = name == each
         found.append(
@@ -252,7 +252,7 @@ def _named_windows(view: View, /, *, work: IsolatedWork) -> tuple[WindowOverlap,
     return tuple(found)
 
 
-_OF_THE_PROFILER = re.compile(r"ProfilerStep#|nccl:|Optimizer\.")
+_OF_THE_PROFILER = (*COMMUNICATION_PREFIXES, "ProfilerStep#", "Optimizer.")
 """Labels that PyTorch itself puts: steps are told elsewhere, collectives too."""
 
 

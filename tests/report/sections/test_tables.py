@@ -106,6 +106,13 @@ def test_the_axis_holds_all_values_and_few_ticks(alone: int, overlapped: int):
     assert 2 <= len(block.ticks) <= 12
 
 
+def test_a_kernel_that_waits_is_not_plotted_as_if_overlap_had_made_it_faster():
+    entry = dataclasses.replace(analysis().contention[0], waits=True, slowdown=0.01, excess_ns=-5 * MS)
+    section = contention(runs_of(dataclasses.replace(analysis(), contention=(entry,))))
+    assert isinstance(section.blocks[0], Notes)
+    assert len(tables(section)) == 1
+
+
 def test_no_slowdown_is_said():
     run = dataclasses.replace(analysis(), contention=analysis().contention[1:])
     assert isinstance(contention(runs_of(run)).blocks[0], Notes)

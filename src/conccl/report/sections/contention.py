@@ -95,6 +95,8 @@ def contention(runs: tuple[Run, ...], /) -> Section:
 
 def _group(run: Run) -> DumbbellGroup:
     known = [c for c in run.analysis.contention if c.slowdown is not None and c.alone_ns and c.overlapped_ns]
+    # A kernel that waits for other ranks is as long as they are late; what it lost to compute is not in that.
+    known = [c for c in known if not c.waits or (c.excess_ns or 0) > 0]
     worst: dict[tuple[str, str], Contention] = {}
     for entry in known:
         worst.setdefault((entry.name, entry.side), entry)
