@@ -108,6 +108,27 @@ def train(layers: str = "4", batch: str = "1", sequence: str = "2048") -> Callab
     return step
 
 
+def train_sharded(layers: str = "4", batch: str = "1", sequence: str = "2048") -> Callable[[], object]:
+    """The same step with each layer's weights sharded over all GPUs of the job (FSDP2)."""
+    from torch.distributed.fsdp import fully_shard  # noqa: PLC0415 (imports much)
+
+    model = Llama(int(layers), int(sequence)).to(torch.bfloat16)
+    for layer in model.layers:
+        fully_shard(layer)
+    fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    ids, targets = torch.randint(VOCABULARY, (2, int(batch), int(sequence)))
+
+    def step() -> object:
+        loss = functional.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    return step
+
+
 def decode(layers: str = "8", batch: str = "16", context: str = "1024") -> Callable[[], object]:
     """One token for every sequence of the batch, with a cache of keys and values of ``context`` tokens."""
     n, place = int(batch), int(context)
