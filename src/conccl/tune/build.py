@@ -190,7 +190,14 @@ def _stretch(cells: Cells, curve: Curve, name: str, *, computed: Sequence[_Compu
     if not points:
         return None
     factors = tuple(tuple(np.round(2.0 ** _smooth(points, node), 4).tolist()) for node in _nodes())
-    return Stretch(kind=curve.kind, strategy=name, factors=factors, spread=round(_spread(points), 4))
+    errors = _errors(points)
+    return Stretch(
+        kind=curve.kind,
+        strategy=name,
+        factors=factors,
+        spread=round(_root_mean_square(errors, np.ones(len(points))), 4),
+        spreads=tuple(round(_root_mean_square(errors, _near(points, node)), 4) for node in _nodes()),
+    )
 
 
 def _points(cells: Cells, curve: Curve, name: str, *, computed: Sequence[_Computation]) -> Iterator[_Point]:
@@ -235,26 +242,35 @@ def _nodes() -> Iterator[tuple[float, float]]:
 def _smooth(points: Sequence[_Point], node: tuple[float, float]) -> Array:
     """Values along the ratio axis at a node: weighted means of the cells around."""
     values = np.array([point.value for point in points])
-    shares = np.array([point.computation.hbm_share for point in points])
-    waves = np.array([point.computation.log_waves for point in points])
     ratios = np.array([point.log_ratio for point in points])
-    near = ((shares - node[0]) / WIDTHS[0]) ** 2 + ((waves - node[1]) / WIDTHS[1]) ** 2
     along = (np.array(RATIO_AXIS.points())[:, None] - ratios[None, :]) / WIDTHS[2]
-    weights = np.exp(-0.5 * (near[None, :] + along**2)) + FAR * np.exp(-0.5 * along**2) + 1e-12
+    weights = _near(points, node)[None, :] * np.exp(-0.5 * along**2) + 1e-12
     smoothed: Array = (weights @ values) / weights.sum(axis=1)
     return smoothed
 
 
-def _spread(points: Sequence[_Point]) -> float:
-    """How far cells are from what the cells of all other GEMMs say in their place."""
-    errors: list[float] = []
+def _near(points: Sequence[_Point], node: tuple[float, float]) -> Array:
+    """How much each cell counts at a node, by memory share and waves."""
+    shares = np.array([point.computation.hbm_share for point in points])
+    waves = np.array([point.computation.log_waves for point in points])
+    away = ((shares - node[0]) / WIDTHS[0]) ** 2 + ((waves - node[1]) / WIDTHS[1]) ** 2
+    weights: Array = np.exp(-0.5 * away) + FAR
+    return weights
+
+
+def _errors(points: Sequence[_Point]) -> Array:
+    """How far each cell is from what the cells of all other GEMMs say in its place."""
+    errors = np.ones(len(points))  # of a GEMM that has no others: anything may be
     for left_out in {point.computation.index for point in points}:
         others = [point for point in points if point.computation.index != left_out]
-        mine = [point for point in points if point.computation.index == left_out]
-        if not others:
-            continue
-        one = mine[0].computation
-        guess = _smooth(others, (one.hbm_share, one.log_waves))
-        at = np.interp([point.log_ratio for point in mine], RATIO_AXIS.points(), guess)
-        errors.extend(2.0 ** (point.value - float(g)) - 1.0 for point, g in zip(mine, at, strict=True))
-    return math.sqrt(sum(error**2 for error in errors) / len(errors)) if errors else 1.0
+        mine = [i for i, point in enumerate(points) if point.computation.index == left_out]
+        if others:
+            one = points[mine[0]].computation
+            guess = _smooth(others, (one.hbm_share, one.log_waves))
+            at = np.interp([points[i].log_ratio for i in mine], RATIO_AXIS.points(), guess)
+            errors[mine] = 2.0 ** (np.array([points[i].value for i in mine]) - at) - 1.0
+    return errors
+
+
+def _root_mean_square(errors: Array, weights: Array) -> float:
+    return math.sqrt(float((weights * errors**2).sum() / weights.sum()))

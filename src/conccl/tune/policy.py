@@ -31,7 +31,7 @@ WORTH = 0.99
 CAUTION = 0.5
 """Spreads that are added to a strategy's expected time: of equals, the one that is known better."""
 
-GATE = 1.0
+GATE = 1.5
 """Spreads by which a strategy must be expected to beat serial: nobody should lose by asking."""
 
 UNMEASURED_SPREAD = 0.15
@@ -310,7 +310,7 @@ def _options_of(tables: Tables, kind: str) -> tuple[tuple[_Option, ...], ...]:
                 sms=lost_sms(one.strategy),
                 slow=slow[lost_sms(one.strategy)][node] if lost_sms(one.strategy) else 1.0,
                 stretch=one.factors[node],
-                spread=one.spread,
+                spread=one.spreads[node],
             )
             for one in mine
         )

@@ -71,6 +71,8 @@ class Stretch:
     """By node, then by ratio of communication to computation (the axis ``ratios``)."""
     spread: float
     """Root mean square of the relative error on computations that the factors were not made from."""
+    spreads: Floats
+    """The same by node, of the computations around it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
