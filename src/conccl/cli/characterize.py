@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conccl.cli.output import Format, say, write_json, write_table, write_text
+from conccl.cli.progress import progress_bar
 from conccl.cli.spread import Dp, Ep, Fsdp, Length, PhaseName, Sequences, Tp, workload_of
-from conccl.cli.sweep import EngineName, Jobs, Output, Settings, Vary, progress
+from conccl.cli.sweep import EngineName, Jobs, Output, Settings, Vary
 
 if TYPE_CHECKING:
     from conccl.bench.results import Characterization
@@ -73,7 +74,7 @@ def characterize(
         jobs=jobs,
         workers=workers_of(engine),
     )
-    with progress("pairs", total=len(file.pairs) * len(devices)) as done:
+    with progress_bar("pairs", total=len(file.pairs) * len(devices)) as done:
         results = sweep.run_all(devices, file.pairs, done=done)
         found = list(zip(devices, results, strict=True))
     _print(found, file, form=form, output=output)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conccl.cli.output import Format, say, write_json, write_table
+from conccl.cli.progress import progress_bar
 from conccl.cli.simulate_code import is_code, simulate_code
 from conccl.cli.spread import (
     AttentionName,
@@ -25,7 +26,7 @@ from conccl.cli.spread import (
     Tp,
     workload_of,
 )
-from conccl.cli.sweep import EngineName, Jobs, Output, Settings, Vary, progress
+from conccl.cli.sweep import EngineName, Jobs, Output, Settings, Vary
 from conccl.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def simulate(
         gpus=gpus,
     )
     sweep = IterationSweep(workload=workload, folder=output, jobs=jobs, workers=workers_of(engine))
-    with progress("iterations", total=len(devices)) as done:
+    with progress_bar("iterations", total=len(devices)) as done:
         found = sweep.run(devices, done=done)
     if len(found) == 1 and found[0].iteration is None:
         raise InputError(found[0].reason)

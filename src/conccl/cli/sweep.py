@@ -1,15 +1,11 @@
-"""The options with which commands take sweeps, and the bar that shows how far one is."""
+"""The options with which commands take sweeps."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from conccl.cli.output import is_watched
 
 Settings = Annotated[
     list[str] | None, typer.Option("--set", help="Change a number: device.FIELD=VALUE; may be repeated.")
@@ -26,24 +22,3 @@ Output = Annotated[
     Path | None,
     typer.Option("--output", help="Folder for results; an interrupted sweep goes on there."),
 ]
-
-
-@contextlib.contextmanager
-def progress(of: str, /, *, total: int) -> Iterator[Callable[[], None]]:
-    """A bar on standard error where that is a terminal; what it gives is called after each."""
-    if not is_watched():
-        yield lambda: None
-        return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        bar = shown.add_task(of, total=total)
-        yield lambda: shown.advance(bar)
