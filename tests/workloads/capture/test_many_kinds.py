@@ -247,6 +247,15 @@ def test_every_operator_is_known(build):
         (lambda: torch.fft.fft(torch.randn(8, 128)), 3),
         # An image at a time (Im2Col.cu).
         (lambda: functional.unfold(torch.randn(4, 3, 16, 16), 3), 5),
+        # A list of problems, and one kernel for all of them.
+        (
+            lambda: torch._grouped_mm(
+                torch.zeros(256, 64, dtype=torch.bfloat16),
+                torch.zeros(4, 64, 128, dtype=torch.bfloat16),
+                offs=torch.tensor([64, 128, 192, 256], dtype=torch.int32),
+            ),
+            5,
+        ),
         (lambda: torch.fmod(torch.randn(8), 2.0), 2),
         (lambda: torch.zeros(8).index_select(0, torch.arange(4)), 3),
         (
@@ -272,6 +281,39 @@ def test_flex_attention_is_one_kernel_with_half_the_blocks_where_causal():
 
     (call,) = captured(build).kernels
     assert call.kernel.op.causal
+
+
+def test_generators_ranges_and_memory_are_there_and_do_nothing():
+    def run(_):
+        source = torch.Generator(device="cuda").manual_seed(1)
+        with torch.cuda.nvtx.range("here"):
+            x = torch.randn(4, device="cuda", generator=source)
+        x.uniform_(generator=source)
+        torch.cuda.set_rng_state(torch.cuda.get_rng_state())
+        return source.device.type, torch.cuda.memory_allocated()
+
+    step, found = recorded(run)
+    assert found == ("cuda", 0)
+    assert names(step) == {"randn": 1, "uniform_": 1}
+
+
+def test_what_runs_in_backward_finds_the_gpu_too():
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(_, x):
+            return x * 2
+
+        @staticmethod
+        def backward(_, grad):
+            assert grad.is_cuda
+            return grad * torch.full_like(grad, 2, device="cuda")
+
+    def run(_):
+        x = torch.ones(4, requires_grad=True)
+        Doubled.apply(x).sum().backward()
+        return x.grad.shape
+
+    assert recorded(run)[1] == (4,)
 
 
 def test_a_sparse_gradient_has_the_rows_that_were_looked_up():

@@ -97,16 +97,27 @@ class Event:
         return 1.0
 
 
-class Generator:
-    """A source of random numbers on the GPU; it has a seed and makes none."""
+_GENERATOR: Any = torch.Generator
 
-    def __init__(self, *_: Any, **__: Any) -> None:
-        self.seed_value = 0
 
-    def manual_seed(self, seed: int) -> Generator:
-        """Remember the seed."""
-        self.seed_value = seed
-        return self
+class Generator(torch.Generator):
+    """A source of random numbers that says that it is on the device that it was asked for on."""
+
+    _shown: torch.device
+
+    def __new__(cls, device: Any = None) -> Generator:
+        """PyTorch here makes none for a GPU."""
+        made: Generator = _GENERATOR.__new__(cls, device="cpu")
+        made._shown = torch.device("cpu" if device is None else device)
+        return made
+
+    def __init__(self, device: Any = None) -> None:
+        """It is complete."""
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """Where it is shown to be."""
+        return CUDA if self._shown.type == "cuda" else self._shown
 
 
 @contextlib.contextmanager
@@ -171,6 +182,19 @@ def _replacements(
         "graph_pool_handle": lambda: (0, 0),
         "synchronize": synchronize,
         "empty_cache": lambda: None,
+        "ipc_collect": lambda: None,
+        "memory_stats": lambda *_: {},
+        "memory_summary": lambda *_, **__: "",
+        "reset_max_memory_allocated": lambda *_: None,
+        "reset_accumulated_memory_stats": lambda *_: None,
+        "get_rng_state": lambda *_: torch.zeros(16, dtype=torch.uint8, device="cpu"),
+        "get_rng_state_all": list,
+        "set_rng_state": lambda *_: None,
+        "set_rng_state_all": lambda *_: None,
+        "seed": lambda: None,
+        "seed_all": lambda: None,
+        "initial_seed": lambda: 0,
+        "get_arch_list": lambda: ["sm_90"],
         "manual_seed": lambda _: None,
         "manual_seed_all": lambda _: None,
         "reset_peak_memory_stats": lambda *_: None,
@@ -185,6 +209,13 @@ def _replacements(
     }
     for name, answer in answers.items():
         yield cuda, name, answer
+    for name in ("range_push", "range_pop", "mark"):
+        yield cuda.nvtx, name, lambda *_, **__: 0
+    yield cuda.nvtx, "range", contextlib.nullcontext
+    yield cuda.nccl, "version", lambda: (2, 28, 9)
+    yield cuda.nccl, "is_available", lambda *_: True
+    yield cuda.profiler, "start", lambda: None
+    yield cuda.profiler, "stop", lambda: None
     accelerator = {
         "is_available": lambda: True,
         "current_accelerator": lambda *_, **__: torch.device("cuda"),

@@ -94,7 +94,8 @@ def is_cuda(device: Any, /) -> bool:
 def _rename_device(options: dict[str, Any]) -> None:
     if "device" in options and is_cuda(options["device"]):
         options["device"] = META
-    if options.get("generator") is not None and options.get("device") == META:
+    generator = options.get("generator")
+    if generator is not None and (options.get("device") == META or generator.device.type == "cuda"):
         options["generator"] = None
     if options.pop("pin_memory", None):
         options["pin_memory"] = False

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from conccl.core.kinds import AttentionBackend, DType, Layout, Pass
-from conccl.core.ops import Attention, Gemm, Reduction
+from conccl.core.ops import Attention, Gemm, GroupedGemm, Reduction
 from conccl.workloads.capture.kernels.call import AtenCall, Rule
 from conccl.workloads.capture.kernels.copies import cleared, copied
 from conccl.workloads.capture.kernels.libraries import attention_launches, counts_tiles, gemm_launches
@@ -81,6 +81,28 @@ def _addmm(call: AtenCall) -> Iterator[Kernel]:
     yield from gemm(call, a, b)
 
 
+def _grouped(call: AtenCall) -> Iterator[Kernel]:
+    """One kernel for all experts, taken to have equal rows, behind one that lists its problems."""
+    a, b = call.args[:2]
+    groups = int(b.shape[0]) if b.dim() == 3 else int(a.shape[0])
+    if 0 in (*a.shape, *b.shape):
+        return
+    if a.dim() == 3:
+        each, inner, outer = (
+            int(a.shape[1]),
+            int(a.shape[2]),
+            int(b.shape[-1]) // (groups if b.dim() == 2 else 1),
+        )
+    elif b.dim() == 3:
+        each, inner, outer = max(1, int(a.shape[0]) // groups), int(a.shape[1]), int(b.shape[-1])
+    else:  # both are cut along the dimension that is summed: gradients of experts' weights
+        groups = int(call.outputs[0].shape[0])
+        each, inner, outer = int(a.shape[0]), max(1, int(a.shape[1]) // groups), int(b.shape[-1])
+    op = GroupedGemm(rows=(each,) * groups, n=max(1, outer), k=inner, dtype=_multiplied(a))
+    yield call.elementwise(kind="problems", reads=[], writes=[call.outputs[0][..., :1]])
+    yield call.kernel(op)
+
+
 def _matrix_vector(call: AtenCall) -> Iterator[Kernel]:
     matrix = next(tensor for tensor in call.inputs if tensor.dim() == 2)
     vector = [tensor for tensor in call.inputs if tensor.dim() == 1][-1]
@@ -129,6 +151,7 @@ _BACKENDS = {
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("mm", "bmm", "_scaled_mm", "_int_mm"), _mm),
+    **dict.fromkeys(("_grouped_mm", "_scaled_grouped_mm"), _grouped),
     **dict.fromkeys(_ADDMM, _addmm),
     **dict.fromkeys(("mv", "addmv", "addmv_"), _matrix_vector),
     **dict.fromkeys(("dot", "vdot"), _dot),

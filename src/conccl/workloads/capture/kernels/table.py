@@ -136,7 +136,10 @@ _POINTWISE = frozenset(
         "channel_shuffle", "soft_margin_loss_backward", "_standard_gamma", "_standard_gamma_grad",
         "_sample_dirichlet", "_dirichlet_grad", "binomial", "_fused_dropout", "native_channel_shuffle",
         "_masked_scale", "heaviside", "_nested_tensor_from_mask_left_aligned", "embedding_renorm",
-        "_conj_physical", "isin", "sparse_mask", "_weight_norm_interface", "_weight_norm_interface_backward",
+        "_conj_physical", "isin", "sparse_mask", "floor_divide",
+        "fake_quantize_per_tensor_affine_cachemask", "fake_quantize_per_channel_affine_cachemask",
+        "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
+        "_weight_norm_interface", "_weight_norm_interface_backward",
     }
 )  # fmt: skip
 """Ops of one kernel that goes over each element, though PyTorch has no such tag on them."""
