@@ -132,3 +132,16 @@ def test_the_command_writes_a_page(tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert '<section id="strategies"' in text
     assert "<polyline" in text
+
+
+def test_a_policys_cells_say_what_it_chose() -> None:
+    sweep = Sweep(executor="sim", gpus=8, strategies=strategies_of(["policy", "ce"]))
+    device = Variation(device=load_device("h200-sxm"))
+    (table,) = [
+        block
+        for block in strategies([(device, sweep.run(device, PAIRS))]).blocks
+        if isinstance(block, DataTable)
+    ]
+    texts = [cell.text for row in table.rows for cell in row]
+    assert any(text.endswith(": ce") for text in texts)
+    assert any("by copy engines" in cell.full for row in table.rows for cell in row)

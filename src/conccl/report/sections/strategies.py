@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from conccl.bench.results import Characterization, PairResult
+from conccl.bench.results import Characterization, PairResult, StrategyResult
 from conccl.bench.sweep import Variation
 from conccl.core.metrics import MEANINGFUL_IDEAL_SPEEDUP, PairClass
 from conccl.report.blocks import (
@@ -154,7 +154,16 @@ def _cell(pair: PairResult, name: str, /) -> Cell:
     fraction = result.overlap.fraction_of_ideal
     doubt = "?" if result.measurement.proved is False else ""
     figure = "n/a" if fraction is None else f"{settled(fraction):.2f}"
-    return Cell(text=f"{figure}{doubt} ({ratio_text(result.overlap.speedup)})", value=fraction)
+    chosen = f": {result.chosen}" if result.chosen else ""
+    text = f"{figure}{doubt} ({ratio_text(result.overlap.speedup)}){chosen}"
+    return Cell(text=text, full=shown(_faster_text(result)), value=fraction)
+
+
+def _faster_text(result: StrategyResult) -> str:
+    """Why there is more than ideal; empty where there is not."""
+    if result.communication_ns is None:
+        return ""
+    return f"communication alone takes {time_text(result.communication_ns)} by copy engines"
 
 
 def _sweep(found: Found, /, *, how: str) -> list[Block]:
