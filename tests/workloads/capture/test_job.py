@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 from torch import distributed, nn  # noqa: E402
 
 from conccl.bench.step import busiest, simulate_step  # noqa: E402
+from conccl.core.errors import InputError  # noqa: E402
 from conccl.core.kinds import CollectiveKind, DType  # noqa: E402
 from conccl.core.ops import Collective  # noqa: E402
 from conccl.workloads.capture.capture import capture_step  # noqa: E402
@@ -166,6 +167,19 @@ def test_bytes_are_counted_as_nccl_tests_does(call, kind, nbytes):
         return lambda: call(x, big)
 
     assert kinds_and_bytes(job(build)) == [(kind, nbytes)]
+
+
+def test_objects_of_other_ranks_are_this_rank_s_own_or_refused():
+    found = [None] * RANKS
+
+    def build():
+        distributed.all_gather_object(found, {"rows": 3})
+        with pytest.raises(InputError, match="another rank"):
+            distributed.recv_object_list([None], 1)
+        return lambda: None
+
+    job(build)
+    assert found == [{"rows": 3}] * RANKS
 
 
 @pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning")

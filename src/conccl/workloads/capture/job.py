@@ -13,6 +13,8 @@ import torch
 from torch import distributed
 from torch.nn import parallel
 
+from conccl.core.errors import InputError
+
 _C10D: Any = distributed
 _DDP: Any = parallel.distributed
 
@@ -95,7 +97,41 @@ def _answers(begin: Any) -> dict[str, Any]:
         "is_nccl_available": lambda: True,
         "get_backend": lambda *_: "nccl",
         "new_group": group,
+        **_OBJECTS,
     }
+
+
+def _all_gather_object(found: list[Any], own: Any, *_: Any, **__: Any) -> None:
+    """Ranks are taken to have the same."""
+    found[:] = [own] * len(found)
+
+
+def _gather_object(own: Any, found: list[Any] | None = None, *_: Any, **__: Any) -> None:
+    if found is not None:
+        found[:] = [own] * len(found)
+
+
+def _scatter_object_list(found: list[Any], given: list[Any] | None = None, *_: Any, **__: Any) -> None:
+    if given:
+        found[0] = given[0]
+
+
+def _recv_object_list(*_: Any, **__: Any) -> None:
+    raise InputError(
+        "An object from another rank was waited for, and one rank alone is run here."
+        " torch.distributed.pipelining does so to learn shapes: simulate one stage, or send tensors."
+    )
+
+
+_OBJECTS = {
+    "all_gather_object": _all_gather_object,
+    "gather_object": _gather_object,
+    "scatter_object_list": _scatter_object_list,
+    "broadcast_object_list": lambda *_, **__: None,
+    "send_object_list": lambda *_, **__: None,
+    "recv_object_list": _recv_object_list,
+}
+"""Python objects among ranks: nothing on the GPU that counts, and values that code goes on with."""
 
 
 def _beginning(original: Any, *, ranks: int, rank: int) -> Any:
