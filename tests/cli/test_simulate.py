@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from conccl.cli.main import app
 from conccl.core.errors import InputError, UnknownNameError
+from conccl.costs.catalogue import FOLDER
 
 
 def run(*arguments: object) -> str:
@@ -83,6 +84,7 @@ def test_layers_as_a_trace(tmp_path: Path) -> None:
             "KV cache.*are missing. Lower --sequences or --length",
         ),
         (["", "--device", "h200-sxm"], InputError, "no model is named"),
+        (["bert-base", "--device", "h200-sxm", "--phase", "decode"], InputError, "makes no tokens"),
         (
             ["llama3-8b", "--device", "h200-sxm", "--set", "sm_count=9", "--vary", "sm_count=9,8"],
             InputError,
@@ -140,3 +142,11 @@ def test_a_sweeps_table_has_its_values() -> None:
     assert "225 GB/s" in text
     assert "450 GB/s" in text
     assert "…" not in text
+
+
+def test_a_device_without_matrix_units_for_bf16_is_slow_but_works(tmp_path: Path) -> None:
+    text = (FOLDER / "mi210.toml").read_text()
+    path = tmp_path / "plain.toml"
+    path.write_text("\n".join(line for line in text.splitlines() if not line.startswith("bf16")))
+    slow = document("bert-base", "--device", path)["iteration_ns"]
+    assert slow > document("bert-base", "--device", "mi210")["iteration_ns"]

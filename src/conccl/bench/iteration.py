@@ -17,6 +17,7 @@ from conccl.core.kinds import DType
 from conccl.core.ops import Collective
 from conccl.core.plan import Plan, Side, Task
 from conccl.core.timeline import Timeline
+from conccl.costs.gemm import peak_flops
 from conccl.traces.breakdown import split
 from conccl.workloads.layers import Phase
 from conccl.workloads.steps import (
@@ -99,7 +100,7 @@ def simulate_iteration(workload: Workload, /, *, executor: Executor, device: Dev
     # interleaved stages fill and drain in that many smaller steps (arXiv:2104.04473, section 2.2)
     bubble_ns = (parallelism.pp - 1) * (layers.span_ns / parallelism.interleaving + 2 * transfer_ns)
     iteration_ns = busy.span_ns + bubble_ns
-    possible = parallelism.tp * parallelism.pp * device.peak_flops[DType.BF16] * iteration_ns / 1e9
+    possible = parallelism.tp * parallelism.pp * peak_flops(DType.BF16, device) * iteration_ns / 1e9
     return Iteration(
         iteration_ns=round(iteration_ns),
         kernel_ns=round(busy.kernel_ns),

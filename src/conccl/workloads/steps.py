@@ -12,6 +12,7 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from conccl.core.errors import InputError
 from conccl.core.kinds import CollectiveKind, Fusion, OptimizerKind, Pass, RowwiseKind
 from conccl.core.ops import Attention, Collective, Gather, Gemm, Op, OptimizerStep, Rowwise
 from conccl.core.plan import Dependency, Plan, Side, Task
@@ -60,6 +61,12 @@ class Workload:
     batch: Batch
     recompute: Recompute = Recompute.NONE
     attention: AttentionKernels = AttentionKernels.FUSED
+
+    def __post_init__(self) -> None:
+        if self.batch.phase is Phase.DECODE and not self.model.causal:
+            raise InputError(
+                f"{self.model.name} is an encoder, which makes no tokens. Use --phase prefill or training."
+            )
 
 
 def layers_plan(workload: Workload, /, *, layers: tuple[int, ...]) -> Plan:
