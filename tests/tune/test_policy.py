@@ -16,7 +16,8 @@ from conccl.core.ops import Collective, Copy, Elementwise, Gemm
 from conccl.core.pair import Dependence, Pair
 from conccl.costs.catalogue import device_names, load_device, system_of, with_fields
 from conccl.strategies.choices import SERIAL, strategy
-from conccl.tune.policy import Policy, choose, prepare
+from conccl.strategies.choosing import choose as choose_from_costs
+from conccl.tune.policy import Policy, choose, prepare, strategy_for
 from conccl.tune.shapes import modelled
 from conccl.tune.tables import find_tables, read_tables, shipped_path
 
@@ -167,3 +168,24 @@ def test_choices_are_close_to_the_best_of_all_strategies():
                 assert times[choice.name] <= 1.02 * times["serial"]
     assert sum(over) / len(over) < 0.03
     assert max(over) < 0.10
+
+
+def test_what_characterize_runs_as_policy_is_the_tables_choice():
+    system = system_of(H200, gpus=8)
+    known = Policy(tables=find_tables(H200), device=H200)
+    known.learn(modelled(pair().compute, H200))
+    assert strategy_for(pair(), system) == known.choose(pair()).strategy
+
+
+@pytest.mark.parametrize(
+    ("device", "fields"),
+    [
+        (with_fields(H200, {"sm_count": 100}), {}),
+        (H200, {"dependence": Dependence.COMPUTE_FEEDS_COMMUNICATION}),
+        (H200, {"communication": Collective(kind=CollectiveKind.GATHER, nbytes=1 << 26, ranks=8)}),
+        (H200, {"communication": dataclasses.replace(GATHER, ranks=16)}),
+    ],
+)
+def test_where_tables_say_nothing_cost_models_choose(device, fields):
+    system = system_of(device, gpus=16)
+    assert strategy_for(pair(**fields), system) == choose_from_costs(pair(**fields), system)

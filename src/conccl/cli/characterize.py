@@ -56,10 +56,12 @@ def characterize(
     from conccl.bench.spreading import workers_of  # noqa: PLC0415
     from conccl.bench.sweep import Sweep, variations_of  # noqa: PLC0415
     from conccl.costs.catalogue import load_device  # noqa: PLC0415
+    from conccl.tune.policy import strategy_for  # noqa: PLC0415
     from conccl.workloads.pairs import holds_pairs, read_pairs  # noqa: PLC0415
 
     devices = variations_of(load_device(device), settings=settings or (), vary=vary or ())
-    chosen = strategies_of([name for name in strategies.split(",") if name.strip()])
+    names = [name for name in strategies.split(",") if name.strip()]
+    chosen = strategies_of(names, policy=strategy_for)
     if holds_pairs(Path(what)):
         file = read_pairs(Path(what))
     else:

@@ -15,10 +15,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from conccl.core.hardware import Device
-from conccl.core.ops import Collective, Compute, Gemm
+from conccl.core.errors import InputError
+from conccl.core.hardware import Device, System
+from conccl.core.ops import Collective, Communication, Compute, Gemm
 from conccl.core.pair import Dependence, Pair
 from conccl.strategies.choices import SERIAL, Strategy, strategy
+from conccl.strategies.choosing import choose as choose_from_costs
 from conccl.tune.cells import LIBRARY, lost_sms, way_of
 from conccl.tune.features import kind_of, log2, roof_of
 from conccl.tune.model import Form, form_of
@@ -82,6 +84,22 @@ def prepare(computes: Iterable[Compute], device: Device, /) -> None:
         policy.learn(modelled(op, device))
 
 
+def strategy_for(pair: Pair, system: System, /) -> Strategy:
+    """What `characterize` runs as "policy": `choose` with the pair's shape told, on this system's device.
+
+    Where tables say nothing (an unknown or changed device, a dependent pair, a collective that they do not
+    have) the cost models choose (`strategies.choosing`).
+    """
+    try:
+        policy = _policy(system.device)
+    except InputError:
+        return choose_from_costs(pair, system)
+    if pair.dependence is not Dependence.NONE or not policy.knows(pair.communication):
+        return choose_from_costs(pair, system)
+    policy.learn(modelled(pair.compute, system.device))
+    return policy.choose(pair).strategy
+
+
 @functools.lru_cache(maxsize=64)
 def _policy(device: Device) -> Policy:
     return Policy(tables=find_tables(device), device=device)
@@ -113,6 +131,7 @@ class Policy:
     def __init__(self, *, tables: Tables, device: Device) -> None:
         self._roof = roof_of(device)
         self._shapes: dict[Compute, tuple[float, int, Mapping[int, float]]] = {}
+        self._most_ranks = device.gpus_per_node
         self._gemm = tables.gemm
         self._gemm_axes = tables.gemm_axes
         self._memory_excess, self._compute_excess = tables.memory_excess, tables.compute_excess
@@ -128,13 +147,18 @@ class Policy:
         """Take this op's time and slowdowns for what they are."""
         self._shapes[shape.op] = (shape.time_ns, self._node(shape.op, shape.time_ns), shape.slow)
 
+    def knows(self, op: Communication, /) -> bool:
+        """Whether the tables have this kind of communication, within one node."""
+        ranks = op.ranks if isinstance(op, Collective) else 1
+        return kind_of(op) in self._curves and ranks <= self._most_ranks
+
     def choose(self, pair: Pair, /) -> Choice:
         """The strategy for one pair."""
         compute_ns, node, slow = self._computation(pair.compute)
         kind = kind_of(pair.communication)
         times_ns, is_known = self._communication(kind, pair)
         if times_ns is None:
-            return _serial(compute_ns, reason=f"the tables know nothing about {kind}")
+            return _serial(compute_ns, reason=f"the tables know nothing about {kind} of so many ranks")
         serial_ns = compute_ns + times_ns[0]
         if pair.dependence is not Dependence.NONE:
             return _serial(
@@ -206,10 +230,10 @@ class Policy:
     def _communication(self, kind: str, pair: Pair) -> tuple[list[float] | None, bool]:
         """Isolated times by way (the library's first), and whether the number of ranks was measured."""
         curves = self._curves.get(kind)
-        if curves is None:
-            return None, False
         op = pair.communication
         ranks = op.ranks if isinstance(op, Collective) else 1
+        if curves is None or ranks > self._most_ranks:
+            return None, False
         rows = curves.get(ranks)
         is_known = rows is not None
         if rows is None:
