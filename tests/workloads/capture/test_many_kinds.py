@@ -316,6 +316,16 @@ def test_what_runs_in_backward_finds_the_gpu_too():
     assert recorded(run)[1] == (4,)
 
 
+def test_a_program_that_holds_more_than_the_gpu_has_is_told_how_much_is_missing():
+    def build(gigabytes):
+        weights = [nn.Parameter(torch.empty(1 << 30, dtype=torch.bfloat16)) for _ in range(gigabytes // 4)]
+        return lambda: [weight.sum().backward() for weight in weights]
+
+    fits, exceeds = captured(lambda: build(80)), captured(lambda: build(200))
+    assert fits.warnings == ()
+    assert "are missing" in exceeds.warnings[0]
+
+
 def test_a_sparse_gradient_has_the_rows_that_were_looked_up():
     def run(_):
         table = nn.Embedding(100, 8, sparse=True)

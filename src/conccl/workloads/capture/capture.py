@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from conccl.core.hardware import Device
+from conccl.core.units import format_bytes
 from conccl.workloads.capture import choices
 from conccl.workloads.capture.autocast import Autocast
 from conccl.workloads.capture.cuda import presented
 from conccl.workloads.capture.flex import higher_order
 from conccl.workloads.capture.frames import counting_frames
+from conccl.workloads.capture.holding import held_nbytes
 from conccl.workloads.capture.interception import AUTOCAST_KEY, CHOICE_KEY, intercepting
 from conccl.workloads.capture.job import job
 from conccl.workloads.capture.present import Present, presenting_backward
@@ -39,8 +42,25 @@ def capture_step(
             step()
         program.clear()
         with counting_frames(program):
-            step()
+            kept = step()
+        _check_memory(program, device)
+        del kept
         return program.captured()
+
+
+def _check_memory(program: Program, device: Device) -> None:
+    """A step that keeps more than the GPU has would not have run there."""
+    with torch._C.DisableTorchFunction():
+        held = held_nbytes()
+        if held > device.hbm_nbytes:  # what an earlier program left may be among it
+            gc.collect()
+            held = held_nbytes()
+    if held > device.hbm_nbytes:
+        program.warn(
+            f"Between steps the program holds {format_bytes(held)} and {device.name} has"
+            f" {format_bytes(device.hbm_nbytes)}: {format_bytes(held - device.hbm_nbytes)} are missing,"
+            " and what a step needs besides. It would not run there."
+        )
 
 
 @contextlib.contextmanager
