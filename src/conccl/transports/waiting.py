@@ -1,6 +1,6 @@
 """Bounded waits for other ranks: they end with what was waited for, or with an error on every rank.
 
-A wait spins a little, gives its core away a few times, and then sleeps until it is rung. While it sleeps it
+A wait looks many times, giving its core away in between, and then sleeps until it is rung. While it sleeps it
 looks now and then whether the group has been ended, whether those it waits for still live, and how long it
 has waited.
 """
@@ -20,9 +20,9 @@ LOOK_EVERY_S = 0.1
 """How often a sleeper looks whether its peers live: a death is known within two of these."""
 _NAPS_S = (0.0005, 0.05)
 """The first and the longest sleep: a bell that is not heard (stores and loads may cross) costs one nap."""
-_SPINS = 150
-"""About 10 us of looking, less than a sleep and its wake-up cost, where each rank can have a core."""
-_YIELDS = 30
+_YIELDS = 200
+"""About 100 us of looking, as long as a peer that was asleep takes to wake up and go on. Where nobody else
+wants the core this is as quick as mere looking; where the peer shares it, mere looking keeps it away."""
 
 _KINDS: dict[str, type[ExecutionError]] = {
     "lost": PeerLostError,
@@ -58,8 +58,6 @@ class Waiting:
         self._board = board
         self._peers = peers
         self._door = door
-        cores = len(os.sched_getaffinity(0))
-        self._spins = _SPINS if cores >= board.geometry.count else 0
 
     def until(
         self,
@@ -78,9 +76,6 @@ class Waiting:
 
         Raises the error that ends the group, after telling all ranks of it.
         """
-        for _ in range(self._spins):
-            if ready():
-                return
         for _ in range(_YIELDS):
             if ready():
                 return
