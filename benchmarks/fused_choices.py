@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import csv
 import dataclasses
+import random
 import statistics
 import sys
 import time
@@ -60,6 +61,16 @@ def problems(models: list[str]) -> Iterator[tuple[str, Problem]]:
             yield f"{model} up", Problem(call=Call.PREFETCH_GEMM, m=tokens, n=n // world, k=k)
 
 
+def drawn(count: int, seed: int) -> Iterator[tuple[str, Problem]]:
+    """Calls of no model: sizes drawn at random, evenly over their logarithms."""
+    source = random.Random(seed)
+    for index in range(count):
+        call = source.choice(list(Call))
+        m, n, k = (round(2 ** source.uniform(8, 14)) for _ in range(3))
+        world = 1 if call in (Call.GEMM_OFFLOAD, Call.PREFETCH_GEMM) else source.choice([2, 3, 4, 6, 8])
+        yield f"drawn {index}", Problem(call=call, m=m, n=n, k=k, world=world)
+
+
 def all_ways(problem: Problem) -> Iterator[Way]:
     yield Serial()
     for count in COUNTS:
@@ -75,10 +86,10 @@ def row(name: str, problem: Problem, device: str) -> dict[str, object]:
     """One call: the chooser's pick, the best of all ways, serial."""
     gpu = load_device(device)
     times = {str(way): simulated_ns(problem, way, gpu) for way in all_ways(problem)}
-    began = time.perf_counter()
+    began = time.process_time()
     choice = choose(problem, device=gpu)
-    decided_ms = (time.perf_counter() - began) * 1e3
-    chosen = simulated_ns(problem, choice.way, gpu)
+    decided_ms = (time.process_time() - began) * 1e3
+    chosen = times[str(choice.way)] = simulated_ns(problem, choice.way, gpu)
     untracked = choose(problem, device=gpu, ways=("serial", "chunked"))
     best = min(times, key=lambda way: times[way])
     return {
@@ -118,12 +129,13 @@ def summary(rows: list[dict[str, object]]) -> None:
     decided = [float(row["decided_ms"]) for row in rows]  # type: ignore[arg-type]
     print(
         f"\nAgainst serial at worst {slower:+.1%}. Deciding: median {statistics.median(decided):.0f} ms,"
-        f" most {max(decided):.0f} ms, once for each call."
+        f" most {max(decided):.0f} ms of processor time, once for each call."
     )
 
 
 def measured(arguments: argparse.Namespace) -> Iterator[dict[str, object]]:
-    for name, problem in problems(arguments.models):
+    calls = drawn(arguments.drawn, arguments.seed) if arguments.drawn else problems(arguments.models)
+    for name, problem in calls:
         movers = list(Engine) if problem.world > 1 else [Engine.COPY_ENGINE]
         for mover in movers:
             yield row(name, dataclasses.replace(problem, mover=mover), arguments.device)
@@ -134,6 +146,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="h200-sxm")
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--drawn", type=int, help="So many calls drawn at random in their place.")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, help="Run, and write the rows to this file.")
     parser.add_argument("--summary", type=Path, nargs="+", help="Only sum up files that were written.")
     arguments = parser.parse_args()

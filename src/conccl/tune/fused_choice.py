@@ -39,7 +39,7 @@ TRACKED_SLOWDOWN = 1.06
 COUNTS = (2, 3, 4, 6, 8, 12, 16)
 """Chunks tried; more of them cost more in launches and small GEMMs than they hide."""
 
-TRACKED_COUNTS = (8, 16, 32)
+TRACKED_COUNTS = (4, 8, 16, 32)
 
 SIMULATED = ("serial", "chunked", "tracked")
 """The ways that are compared where nothing else is said."""
@@ -105,19 +105,37 @@ def _by_measurement(problem: Problem, rows: Mapping[str, Any], ways: Sequence[st
 
 @functools.lru_cache(maxsize=4096)
 def _by_simulation(problem: Problem, device: Device, ways: tuple[str, ...]) -> Choice:
-    candidates = {str(way): way for way in _candidates(problem, ways)}
-    bounds = {name: least_ns(problem, way, device) for name, way in candidates.items()}
-    times = {"serial": simulated_ns(problem, Serial(), device)}
-    for name in sorted(bounds, key=lambda name: bounds[name]):
-        if bounds[name] >= min(times.values()):
-            break
-        times[name] = simulated_ns(problem, candidates[name], device)
-    best, why = _settled(times)
+    serial: Way = Serial()
+    times: dict[Way, int] = {serial: simulated_ns(problem, serial, device)}
+    _try(problem, device, list(_candidates(problem, ways)), times)
+    looked_beside: Way | None = None
+    while looked_beside != (best := min(times, key=lambda way: times[way])):
+        looked_beside = best
+        _try(problem, device, [way for way in _beside(best, problem) if way not in times], times)
+    named = {str(way): ns for way, ns in times.items()}
+    chosen, why = _settled(named)
     gemm, moved = _alone(problem, device)
     sizes = f"GEMM {gemm / 1e3:.0f} us, transfer {moved / 1e3:.0f} us"
-    return Choice(
-        way=candidates.get(best, Serial()), reason=f"{why} (simulated; {sizes}).", predicted_ns=times
-    )
+    way = next(one for one in times if str(one) == chosen)
+    return Choice(way=way, reason=f"{why} (simulated; {sizes}).", predicted_ns=named)
+
+
+def _try(problem: Problem, device: Device, ways: Sequence[Way], times: dict[Way, int]) -> None:
+    """Simulate ways in the order of what they cannot beat, as long as they could be the fastest."""
+    bounds = {way: least_ns(problem, way, device) for way in ways}
+    for way in sorted(bounds, key=lambda way: bounds[way]):
+        if bounds[way] >= min(times.values()):
+            break
+        times[way] = simulated_ns(problem, way, device)
+
+
+def _beside(way: Way, problem: Problem) -> Iterator[Way]:
+    """A chunk more and one less, of both kinds of sizes: what the coarse steps of `COUNTS` pass over."""
+    if isinstance(way, Chunked):
+        for chunks in (way.chunks - 1, way.chunks, way.chunks + 1):
+            for sizes in Sizes:
+                if 2 <= chunks <= problem.m and (chunks > 2 or sizes is Sizes.EQUAL):
+                    yield Chunked(chunks=chunks, sizes=sizes)
 
 
 def _settled(times: Mapping[str, int]) -> tuple[str, str]:

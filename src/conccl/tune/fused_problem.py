@@ -68,10 +68,11 @@ class Problem:
         return self.mover is Engine.COPY_ENGINE or self.call in _HOST_LINK
 
     def pair(self) -> Pair:
-        """The GEMM and the transfer, one of which feeds the other."""
-        gemm = Gemm(m=self.m, n=self.n, k=self.k, dtype=self.dtype)
+        """The GEMM and the transfer, one of which feeds the other; blocks of rows as long as the longest."""
+        rows = -(-self.m // self.world) * self.world
+        gemm = Gemm(m=rows, n=self.n, k=self.k, dtype=self.dtype)
         feeds = self.call not in (Call.ALL_GATHER_GEMM, Call.PREFETCH_GEMM)
-        nbytes = (self.m * self.n if feeds else self.m * self.k) * self.dtype.nbytes
+        nbytes = rows * (self.n if feeds else self.k) * self.dtype.nbytes
         dependence = (
             Dependence.COMPUTE_FEEDS_COMMUNICATION if feeds else Dependence.COMMUNICATION_FEEDS_COMPUTE
         )
@@ -83,9 +84,7 @@ class Problem:
         if self.call is Call.PREFETCH_GEMM:
             return Copy(nbytes=nbytes, source=Memory.HOST)
         kind = _FED.get(self.call, CollectiveKind.ALL_GATHER)
-        # a fragment divides elements among the ranks; a few more make the blocks equal
-        unit = self.world * self.dtype.nbytes
-        return Collective(kind=kind, nbytes=-(-nbytes // unit) * unit, ranks=self.world, dtype=self.dtype)
+        return Collective(kind=kind, nbytes=nbytes, ranks=self.world, dtype=self.dtype)
 
     def strategy(self, way: Way, /) -> Strategy:
         """The way as the simulator knows it."""
