@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +35,8 @@ class Step:
     """A JSON file that it writes, bit by bit; None: what it prints."""
     logs: str = ""
     """Pattern of files in the output folder whose lines show what ran."""
+    reads_others: bool = False
+    """Whether it reads what other steps wrote, which may be more by now: it is always run again."""
     note: str = ""
     """What a reader must know of its figures."""
 
@@ -59,10 +62,17 @@ def is_done(step: Step, folder: Path, /) -> bool:
     found = saved(step, folder)
     return bool(
         found
+        and not step.reads_others
         and found["status"] == "ok"
-        and found["command"] == list(step.command)
-        and found["env"] == step.env
+        and _same(found["command"][1:]) == _same(step.command[1:])
+        and _same(found["env"].values()) == _same(step.env.values())
+        and found["env"].keys() == step.env.keys()
     )
+
+
+def _same(words: Iterable[str]) -> list[str]:
+    """Without folders: a run may go on where its files have been copied to."""
+    return [word.rpartition("/")[2] for word in words]
 
 
 def saved(step: Step, folder: Path, /) -> dict[str, Any] | None:

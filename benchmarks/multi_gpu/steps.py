@@ -12,6 +12,10 @@ HERE = Path(__file__).resolve().parent
 PAIRS = HERE.parent / "pairs" / "conccl_mi300x.json"
 
 COLLECTIVES = ("all_gather", "all_to_all", "reduce_scatter", "all_reduce")
+SMALL = ("-b", "1K", "-e", "64M", "-f", "4")
+LARGE = ("-b", "256M", "-e", "1G", "-f", "4", "-n", "10")
+"""Apart and late: every element is compared, by random numbers that are made on the CPU."""
+
 STRATEGIES = "serial,baseline,prioritized,partitioned,prioritized_partitioned,ce,ce_trimmed,chunked:4,policy"
 
 QUIET = {
@@ -75,8 +79,10 @@ def steps(folder: Path, /, *, gpus: int, device: str, dry: bool) -> list[Step]:
             command=(*conccl, "compare", str(simulated), str(measured), "--unlike", "--format", "json"),
             limit_s=30 * scale,
             env=QUIET,
+            reads_others=True,
             note="the simulator against what characterize measured",
         ),
+        *([] if dry else _sweep(folder, conccl, gpus=gpus, dry=dry, collectives=COLLECTIVES, span=LARGE)),
         *_sweep(folder, conccl, gpus=gpus, dry=dry, collectives=("broadcast", "reduce")),
     ]
     return found
@@ -99,14 +105,21 @@ def write_pairs(folder: Path, /, *, ranks: int, dry: bool) -> Path:
 
 
 def _sweep(
-    folder: Path, conccl: tuple[str, ...], *, gpus: int, dry: bool, collectives: tuple[str, ...]
+    folder: Path,
+    conccl: tuple[str, ...],
+    *,
+    gpus: int,
+    dry: bool,
+    collectives: tuple[str, ...],
+    span: tuple[str, ...] = SMALL,
 ) -> list[Step]:
     ways = [("nccl", ("--backend", "nccl"), {}), ("nccl-zero", ("--backend", "nccl"), ZERO)]
     ways.append(("peer", ("--backend", "conccl", "--transport", "peer"), {}))
     if dry:
         ways = [("gloo", ("--backend", "gloo"), {}), ("conccl", ("--backend", "conccl"), {})]
         collectives = collectives[:2] if "all_gather" in collectives else ()
-    span = ("-b", "1K", "-e", "16K", "-f", "4", "-n", "3", "-w", "1") if dry else ("-e", "1G", "-f", "4")
+    span = ("-b", "1K", "-e", "16K", "-f", "4", "-n", "3", "-w", "1") if dry else span
+    after = "-large" if span == LARGE else ""
     found = []
     for way, options, more in ways:
         for kind in collectives:
@@ -117,7 +130,7 @@ def _sweep(
                 env["NCCL_DEBUG_FILE"] = str(folder / f"nccl-{way}-{kind}.%p.log")
             found.append(
                 Step(
-                    name=f"bench-{way}-{kind}",
+                    name=f"bench-{way}-{kind}{after}",
                     command=(*command, "--nproc", str(gpus), "-T", "10", "--format", "json"),
                     limit_s=30,
                     env=env,
