@@ -42,7 +42,7 @@ def test_only_chosen_lengths_run(tmp_path: Path) -> None:
     assert chosen.missing == ()
     measured = read_columns(tmp_path / "p" / "statistics.csv")
     assert list(measured) == ["length", "time_ms"]
-    assert list(measured["length"]) == ["5", "9"]
+    assert [float(length) for length in measured["length"]] == [5, 9]
     traces = sorted(path.name for path in (tmp_path / "p").glob("*.json.gz"))
     assert traces == ["length-5.pt.trace.json.gz", "length-9.pt.trace.json.gz"]
     assert len(find_traces([tmp_path / "p"]).files) == 2
