@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from conccl.core.errors import PlanError
 from conccl.core.plan import Dependency, Part
 from made_kernels import Simulated, host_copy, kernel, task
 
@@ -172,6 +173,14 @@ def test_parts_of_a_persistent_kernel_are_tiles_in_order():
         *(host_copy(f"c{i}", 500, after=[Dependency(task="k", part=i)]) for i in range(4)),
     )
     assert [rows[f"c{i}"].start_ns for i in range(4)] == [100, 200, 300, 400]
+
+
+def test_tasks_that_wait_for_each_others_sms_are_told_and_do_not_hang():
+    parts = tuple(Part(start=i * 100, stop=(i + 1) * 100) for i in range(2))
+    run = Simulated({"k": persistent(200, least_ns=100), "other": kernel(ctas=1, least_ns=10)})
+    waits = Dependency(task="other", needed_by=1)
+    with pytest.raises(PlanError, match="'k', 'other' unfinished"):
+        run(task("k", parts=parts, after=[waits]), host_copy("w", 500), task("other", after=["w"]))
 
 
 def test_a_part_that_waits_keeps_its_sms():

@@ -94,7 +94,7 @@ def open_bench(*, device: Device, gpus: int) -> GpuBench:
             device=device.name,
             gpus=gpus,
             versions={"conccl": conccl.__version__, **machine.versions},
-            emulated=gpus > machine.gpus,
+            emulated=gpus > 1,
         ),
     )
 

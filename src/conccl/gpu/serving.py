@@ -19,7 +19,7 @@ from conccl.gpu.sampling import Stopping
 
 
 class Serving:
-    """Answers requests on one GPU; where a plan has more ranks than there are GPUs, rank 0's part is run.
+    """Answers requests on one GPU; of a plan of several ranks, the first one's part is run.
 
     The other ranks would do the same at the same time on GPUs of their own: what rank 0 sends and receives is
     then copied inside this GPU's memory, and the environment says "emulated".
@@ -38,11 +38,10 @@ class Serving:
             return self._machine()
         if not isinstance(request, Plan):
             raise InputError(f"the GPU's process was asked for {request!r}; it takes plans.")
-        emulated = len(request.ranks) > torch.cuda.device_count()
         executor = GpuExecutor(
             driver=CudaDriver(device=self._device),
             device=self._device.name,
-            ranks=(request.ranks[0],) if emulated else None,
+            ranks=(request.ranks[0],) if len(request.ranks) > 1 else None,
         )
         try:
             return measured(request, executor=executor, stopping=Stopping(), slowed=_slowed)

@@ -68,17 +68,15 @@ def _choice(pair: Pair, choice: Choice) -> dict[str, Any]:
 
 
 def render_choices(found: Sequence[tuple[Pair, Choice]], tables: Tables, /) -> RenderableType:
-    """One line a pair: what to run it by, and what that saves."""
+    """A pair's computation and communication below each other, what to run it by, and what that saves."""
     table = Table(box=None, pad_edge=False, padding=(0, 1))
-    for column in ("compute", "communication"):
-        table.add_column(column, overflow="fold")
+    table.add_column("pair", overflow="fold")
     table.add_column("strategy", no_wrap=True, min_width=len("partitioned:64"))
     for column in ("serial", "expected", "saved", "sure"):
         table.add_column(column, justify="right", no_wrap=True, min_width=len("1.19 ms"))
     for pair, choice in found:
         table.add_row(
-            Text(op_text(pair.compute)),
-            Text(op_text(pair.communication)),
+            Text(f"{op_text(pair.compute)}\n{op_text(pair.communication)}"),
             choice.name,
             format_ns(choice.serial_ns),
             format_ns(choice.predicted_ns),

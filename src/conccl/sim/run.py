@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from conccl.core.errors import PlanError
 from conccl.core.hardware import MemoryArbitration, System
 from conccl.core.ops import Collective
 from conccl.core.plan import Launch, Side, Task
@@ -55,7 +56,18 @@ def run(
             issued_ns[rank] = issued_ns.get(rank, 0) + system.device.host_launch_ns
         one.issue(at_ns=issued_ns.get(rank, 0))
     engine.run()
+    _require_ended(runs)
     return [one.times() for one in runs]
+
+
+def _require_ended(runs: Sequence[TaskRun]) -> None:
+    """Refuse a plan whose tasks hold what others of them wait for: on a GPU it would hang."""
+    stuck = [one.task.id for one in runs if not one.has_ended]
+    if stuck:
+        raise PlanError(
+            f"the plan stops with {', '.join(map(repr, stuck[:3]))} unfinished: tasks wait for SMs that"
+            " others keep while these wait for them. Give the communication to copy engines, or fewer SMs."
+        )
 
 
 def _places(

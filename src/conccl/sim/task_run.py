@@ -60,6 +60,11 @@ class TaskRun:
         self._started_ns: int | None = None
         self._ended_ns: int | None = None
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether all of it is done."""
+        return self._ended_ns is not None
+
     def times(self) -> tuple[int, int]:
         """Start and end."""
         assert self._started_ns is not None, self.task.id

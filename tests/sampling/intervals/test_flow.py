@@ -15,7 +15,7 @@ from conccl.sampling.intervals.counters import Backend, choose_backend
 from conccl.sampling.intervals.cut import cut
 from conccl.sampling.intervals.document import intervals_document
 from conccl.sampling.intervals.evaluate import coverage_of, errors, measure_truth
-from conccl.sampling.intervals.flow import LARGE_CODE_BYTES, sample_intervals, sample_vectors
+from conccl.sampling.intervals.flow import sample_intervals, sample_vectors
 from conccl.sampling.intervals.methods import Method, Translator
 from conccl.sampling.intervals.native import run_natively
 from conccl.sampling.intervals.points import Sample
@@ -223,15 +223,9 @@ def test_places_in_the_run_are_instructions_or_unknown(
     assert all((point.first_instruction is not None) == known for point in alone.points)
 
 
-def test_large_executables_are_not_copied_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small, large = tmp_path / "small", tmp_path / "large"
-    for path, nbytes in ((small, 1), (large, LARGE_CODE_BYTES + 1)):
-        with path.open("wb") as file:
-            file.truncate(nbytes)
-        path.chmod(0o755)
+def test_attaching_is_the_default_where_its_package_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow.importlib.util, "find_spec", lambda name: name)
-    monkeypatch.setattr(flow.shutil, "which", lambda name: name)
-    chosen = {path.name: flow._default(Method.DARTS, find_program([str(path)])) for path in (small, large)}
-    assert chosen == {"small": Translator.ATTACH, "large": Translator.QEMU}
+    assert flow._default(Method.DARTS) is Translator.ATTACH
+    assert flow._default(Method.SIMPOINT) is Translator.QEMU
     monkeypatch.setattr(flow.importlib.util, "find_spec", lambda _: None)
-    assert flow._default(Method.DARTS, find_program([str(small)])) is Translator.QEMU
+    assert flow._default(Method.DARTS) is Translator.QEMU

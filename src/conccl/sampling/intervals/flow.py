@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from conccl.sampling.intervals.points import Sample
 from conccl.sampling.intervals.program import Program
 from conccl.sampling.intervals.projection import fixed_numbers, points_of, projected, shares_of
 from conccl.sampling.intervals.store import Store
-from conccl.sampling.intervals.translate.qemu import EXECUTABLE
 
 TRANSLATORS = {
     Method.SIMPOINT: (Translator.QEMU, Translator.VALGRIND),
@@ -30,8 +28,6 @@ TRANSLATORS = {
 """What each method can use."""
 
 LEAST_INTERVAL = 1_000
-LARGE_CODE_BYTES = 16 << 20
-"""An executable from which on copying code takes longer than translating the run (seen: cc1, 33 MB)."""
 _VERSION = 1
 """Of what a folder keeps for an interrupted call."""
 
@@ -57,7 +53,7 @@ def sample_intervals(
     uses threads or is too short.
     """
     require_platform()
-    translator = _checked(method, translator, program, interval=interval, max_clusters=max_clusters)
+    translator = _checked(method, translator, interval=interval, max_clusters=max_clusters)
     told = (
         program.fingerprint(),
         method,
@@ -152,7 +148,7 @@ def _sample(
 
 
 def _checked(
-    method: Method, translator: Translator | None, program: Program, *, interval: int, max_clusters: int
+    method: Method, translator: Translator | None, *, interval: int, max_clusters: int
 ) -> Translator:
     if interval < LEAST_INTERVAL:
         raise InputError(
@@ -160,7 +156,7 @@ def _checked(
         )
     _require_clusters(max_clusters)
     allowed = TRANSLATORS[method]
-    chosen = translator or _default(method, program)
+    chosen = translator or _default(method)
     if chosen not in allowed:
         raise InputError(
             f"method {method} cannot use translator {chosen}; it can use {' or '.join(allowed)}."
@@ -168,12 +164,11 @@ def _checked(
     return chosen
 
 
-def _default(method: Method, program: Program) -> Translator:
-    """Attaching is the quicker one, but needs an optional package, and copies what it follows."""
+def _default(method: Method) -> Translator:
+    """Attaching is the quicker one, but needs an optional package."""
     if method is Method.SIMPOINT or importlib.util.find_spec("frida") is None:
         return Translator.QEMU
-    large = program.executable.stat().st_size > LARGE_CODE_BYTES
-    return Translator.QEMU if large and shutil.which(EXECUTABLE) else Translator.ATTACH
+    return Translator.ATTACH
 
 
 def _require_clusters(count: int) -> None:
