@@ -6,6 +6,7 @@ milliseconds. A rank that hangs is killed and told of; one that dies is told of 
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -73,7 +74,8 @@ def outcomes(
     finally:
         for process in processes:
             if process.is_alive():
-                os.kill(process.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it may end right now
+                    os.kill(process.pid, signal.SIGKILL)
             process.join()
     return found
 
