@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import conccl
 from conccl.advise.document import to_document
-from conccl.advise.predict import Predictions
+from conccl.advise.predictions import Predictions
 from conccl.cli.main import app
 from conccl.core.errors import TraceError
 from conccl.core.timeline import Mask

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conccl.advise.predict import CostModels, Predict, Predictions
+from conccl.advise.predict import CostModels
+from conccl.advise.predictions import Predict, Predictions
 from conccl.advise.rank import RankFindings, RankOptions, analyze_rank
 from conccl.core.timeline import Mask
 from conccl.traces.classify import HostCopies

@@ -17,7 +17,8 @@ from conccl.advise.cautions import spans
 from conccl.advise.drawing import ROWS_DRAWN
 from conccl.advise.join import join
 from conccl.advise.overlaps import RecordedOverlap
-from conccl.advise.predict import COST_MODELS, CostModels, Predict
+from conccl.advise.predict import COST_MODELS, CostModels
+from conccl.advise.predictions import Predict
 from conccl.advise.rank import RankFindings, RankOptions, analyze_rank
 from conccl.advise.workers import Died, cpus, spread
 from conccl.core.errors import ConcclError, InputError, TraceError

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conccl.advise.analysis import Calibration, PredictionsUsed
-from conccl.advise.predict import Predict, Predictions
+from conccl.advise.predictions import Predict, Predictions
 from conccl.core.timeline import Activity, Mask
 from conccl.traces.breakdown import Sides
 from conccl.traces.contention import Slowdowns

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conccl.advise.devices import device_of
-from conccl.advise.predict import Predictions
+from conccl.advise.predictions import Predictions
 from conccl.advise.recorded import collective_op, compute_ops, copy_op, ranks_per_node
 from conccl.core.errors import ConcclError
 from conccl.core.hardware import Device

@@ -14,7 +14,7 @@ from conccl.advise.drawing import ROWS_DRAWN, draw
 from conccl.advise.isolation import Isolation, isolation
 from conccl.advise.kernels import candidates, is_kernel, shared_stream_ns, unclassified
 from conccl.advise.overlaps import RecordedOverlap, recorded_overlaps
-from conccl.advise.predict import Predict
+from conccl.advise.predictions import Predict
 from conccl.advise.view import View, view_of
 from conccl.core.timeline import Ids, Mask, Times
 from conccl.traces.breakdown import communicates
