@@ -18,7 +18,7 @@ from conccl.sampling.intervals.methods import Method, Translator
 from conccl.sampling.intervals.parts import Parts, Timer
 from conccl.sampling.intervals.points import Sample
 from conccl.sampling.intervals.program import Program
-from conccl.sampling.intervals.projection import fixed_numbers, points_of, projected, shares_of
+from conccl.sampling.intervals.projection import fixed_numbers, grown_points, points_of, projected, shares_of
 from conccl.sampling.intervals.store import Store
 
 TRANSLATORS = {
@@ -143,7 +143,18 @@ def _sample(
         projected=projected(parts),
         stages=tuple(timer.stages),
         nbytes=store.finish(),
-        warnings=parts.warnings,
+        warnings=(*parts.warnings, *_grown(parts)),
+    )
+
+
+def _grown(parts: Parts) -> tuple[str, ...]:
+    found = grown_points(parts)
+    if not found:
+        return ()
+    return (
+        f"intervals {', '.join(map(str, found[:5]))}: run again they held more or fewer instructions than"
+        " before, so the program does not do the same each time; seed what it draws. Sums rest"
+        " on the counts per instruction.",
     )
 
 

@@ -11,6 +11,9 @@ from conccl.sampling.intervals.parts import Parts, Unit
 from conccl.sampling.intervals.points import Point
 from conccl.sampling.intervals.windows import COUNTERS
 
+GROWN = 0.1
+"""How much an interval's instructions may differ between two runs before it is said."""
+
 _INSTRUCTIONS = COUNTERS.index("instructions")
 
 
@@ -64,13 +67,31 @@ def points_of(parts: Parts, /) -> tuple[Point, ...]:
 
 
 def projected(parts: Parts, /) -> dict[str, float] | None:
-    """Counters of the run: each point's, times the work of its group over its own; None without detail."""
+    """Counters of the run: each point's, times the work of its group over its own; None without detail.
+
+    Its own are the instructions that were counted in detail, where work is instructions: a run that differs
+    each time may hold more of them between the same markers than when it was profiled.
+    """
     counters = _counters(parts)
     if counters is None:
         return None
     clustering = parts.clustering
-    times = np.bincount(clustering.labels, weights=parts.work) / parts.work[clustering.representatives]
+    own = parts.work[clustering.representatives]
+    if parts.unit is Unit.INSTRUCTIONS:
+        counted = counters[:, _INSTRUCTIONS]
+        own = np.where(counted > 0, counted, own)
+    times = np.bincount(clustering.labels, weights=parts.work) / own
     return dict(zip(COUNTERS, (times @ counters).tolist(), strict=True))
+
+
+def grown_points(parts: Parts, /) -> tuple[int, ...]:
+    """Chosen intervals that held other instructions in detail than when the run was profiled."""
+    counters = _counters(parts)
+    if counters is None or parts.unit is not Unit.INSTRUCTIONS:
+        return ()
+    chosen = parts.clustering.representatives
+    off = np.abs(counters[:, _INSTRUCTIONS] / parts.work[chosen] - 1) > GROWN
+    return tuple(sorted(int(interval) for interval in chosen[off]))
 
 
 def fixed_numbers(points: Sequence[Point], /, *, interval: int) -> Mapping[int, float]:
