@@ -43,6 +43,12 @@ def test_logic_picks_the_highest_score_that_is_allowed():
     assert logic.decide(shapes[:2], free_sms=132, can_group=False)[0] == 1
 
 
+def test_scores_of_any_size_give_a_probability():
+    weights = ((0.0,) * len(FEATURES), (1e4,) * len(FEATURES))
+    logic = Logic(classes=(1, 2), weights=weights, constants=(0.0, 0.0))
+    assert logic.decide([(64, 128, 256)] * 2, free_sms=132, can_group=False) == (2, 1.0)
+
+
 def test_small_gemms_run_together_and_very_large_ones_hardly_gain(library):
     small = library.decide(((64, 2048, 512),) * 8, dtype=DType.BF16, grouping=False)
     assert small.choice.degree >= 4

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 
 GROUPED = 0
 """The class of a grouped launch, beside the degrees."""
@@ -78,7 +79,7 @@ class Logic:
     def scores(self, seen: Sequence[float], /) -> list[float]:
         """The score of every class."""
         return [
-            constant + sum(map(float.__mul__, row, seen))
+            constant + sum(map(mul, row, seen))
             for row, constant in zip(self.weights, self.constants, strict=True)
         ]
 
@@ -88,11 +89,12 @@ class Logic:
         """The class, and its probability among those that are allowed."""
         scores = self.scores(features(shapes, free_sms=free_sms, nbytes=nbytes))
         most = 2 * len(shapes)
-        best, best_score, total = 1, -math.inf, 0.0
-        for class_, score in zip(self.classes, scores, strict=True):
-            if class_ >= most or (class_ == GROUPED and not can_group):
-                continue
-            total += math.exp(score)
-            if score > best_score:
-                best, best_score = class_, score
-        return best, (math.exp(best_score) / total if total else 1.0)
+        allowed = [
+            (score, class_)
+            for class_, score in zip(self.classes, scores, strict=True)
+            if class_ < most and (class_ != GROUPED or can_group)
+        ]
+        if not allowed:
+            return 1, 1.0
+        best_score, best = max(allowed)
+        return best, 1 / sum(math.exp(score - best_score) for score, _ in allowed)
