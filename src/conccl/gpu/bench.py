@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import conccl
@@ -11,20 +10,12 @@ from conccl.core.errors import ConcclError, InputError, MissingExtraError, WaitT
 from conccl.core.hardware import Device
 from conccl.core.measurement import Environment, Measurement, Status
 from conccl.core.plan import Plan
+from conccl.gpu.machine import Machine
 from conccl.gpu.measuring import Outcome
 from conccl.gpu.worker import Worker, WorkerDiedError
 
 SECONDS = 60.0
 """What one cell may take, its allocations and warm-up included."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """What a fresh process found."""
-
-    name: str
-    gpus: int
-    versions: dict[str, str]
 
 
 class GpuBench:

@@ -10,9 +10,9 @@ import torch
 from conccl.core.errors import ExecutionError, InputError
 from conccl.core.hardware import Device
 from conccl.core.plan import Plan
-from conccl.gpu.bench import Machine
 from conccl.gpu.cuda_driver import CudaDriver
 from conccl.gpu.executor import GpuExecutor
+from conccl.gpu.machine import Machine
 from conccl.gpu.measuring import Outcome, measured
 from conccl.gpu.probes.clocks import reasons
 from conccl.gpu.sampling import Stopping

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from conccl.core.errors import InputError
+from conccl.integrations.fused.job import Product
 from conccl.integrations.fused.peers import Passing, Peers, exchange_into, gather_into
-from conccl.integrations.fused.producing import Product
 from conccl.integrations.fused.products import product, product_into, products_into
 from conccl.integrations.fused.rows import Blocks, pieces
 from conccl.strategies.ways import Chunked, Order, Serial

@@ -14,8 +14,9 @@ from torch import Tensor
 from conccl.integrations.fused.choosing import chosen
 from conccl.integrations.fused.consuming import gather_rows, gathered_product, return_rows
 from conccl.integrations.fused.host_link import offloaded, prefetched
+from conccl.integrations.fused.job import Product
 from conccl.integrations.fused.peers import Peers, agree, all_reduce_in_place, peers_of, told_of
-from conccl.integrations.fused.producing import Product, all_reduced, exchanged, reduce_scattered
+from conccl.integrations.fused.producing import all_reduced, exchanged, reduce_scattered
 from conccl.integrations.fused.products import NO_ACTIVATION, activated, finish_into, product
 from conccl.integrations.fused.rows import Blocks
 

@@ -19,8 +19,8 @@ from conccl.core.errors import InputError, MissingExtraError
 from conccl.gpu.tracking.driver import CudaDriver
 from conccl.gpu.tracking.tiles import Span, tile_order
 from conccl.gpu.tracking.trigger import Counters, Watchdog
+from conccl.integrations.fused.job import Product
 from conccl.integrations.fused.peers import all_reduce_in_place, exchange_into, reduce_scatter_into
-from conccl.integrations.fused.producing import Product
 from conccl.integrations.fused.rows import Blocks, pieces
 from conccl.strategies.ways import Tracked
 
