@@ -39,7 +39,13 @@ def test_intervals_on_the_clock_are_projected_by_their_time():
     assert (found["instructions"], found["cycles"]) == (600, 1300)
 
 
+def test_a_group_whose_point_held_nothing_is_like_the_others():
+    found = projected(run(counted=0))
+    assert (found["instructions"], found["cycles"]) == (300, 900)
+
+
 def test_intervals_that_held_other_instructions_are_named():
     assert grown_points(run(counted=100)) == ()
     assert grown_points(run(counted=250)) == (0,)
+    assert grown_points(run(counted=0)) == (0,)
     assert grown_points(run(counted=250, unit=Unit.NANOSECONDS)) == ()

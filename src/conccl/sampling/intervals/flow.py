@@ -152,9 +152,9 @@ def _grown(parts: Parts) -> tuple[str, ...]:
     if not found:
         return ()
     return (
-        f"intervals {', '.join(map(str, found[:5]))}: run again they held more or fewer instructions than"
-        " before, so the program does not do the same each time; seed what it draws. Sums rest"
-        " on the counts per instruction.",
+        f"intervals {', '.join(map(str, found[:5]))}: in detail they held more or fewer instructions than"
+        " before. Either the program does not do the same each time (seed what it draws), or its place was"
+        " lost. Sums rest on the counts per instruction; sample again to be sure.",
     )
 
 

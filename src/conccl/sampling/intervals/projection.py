@@ -69,19 +69,21 @@ def points_of(parts: Parts, /) -> tuple[Point, ...]:
 def projected(parts: Parts, /) -> dict[str, float] | None:
     """Counters of the run: each point's, times the work of its group over its own; None without detail.
 
-    Its own are the instructions that were counted in detail, where work is instructions: a run that differs
-    each time may hold more of them between the same markers than when it was profiled.
+    Its own are the instructions that were counted in detail, where work is instructions: they need not be as
+    many as when the run was profiled. A group whose point held none is taken to be like the others.
     """
     counters = _counters(parts)
     if counters is None:
         return None
     clustering = parts.clustering
-    own = parts.work[clustering.representatives]
-    if parts.unit is Unit.INSTRUCTIONS:
-        counted = counters[:, _INSTRUCTIONS]
-        own = np.where(counted > 0, counted, own)
-    times = np.bincount(clustering.labels, weights=parts.work) / own
-    return dict(zip(COUNTERS, (times @ counters).tolist(), strict=True))
+    counted = counters[:, _INSTRUCTIONS]
+    own = counted if parts.unit is Unit.INSTRUCTIONS else parts.work[clustering.representatives]
+    work = np.bincount(clustering.labels, weights=parts.work)
+    seen = counted > 0
+    if not seen.any():
+        return None
+    times = work[seen] / own[seen] * (work.sum() / work[seen].sum())
+    return dict(zip(COUNTERS, (times @ counters[seen]).tolist(), strict=True))
 
 
 def grown_points(parts: Parts, /) -> tuple[int, ...]:
