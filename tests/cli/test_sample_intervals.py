@@ -86,3 +86,12 @@ def test_vectors_instead_of_a_program() -> None:
     assert [point["interval"] for point in document["points"]] == [1, 7, 26, 52]
     with pytest.raises(InputError, match="Give one of them"):
         run("--vectors", path, "--", "true")
+
+
+def test_a_page_shows_phases_over_time(tmp_path: Path) -> None:
+    vectors = Path(__file__).parents[2] / "examples" / "simulation_points" / "phases.bb.gz"
+    page = tmp_path / "page.html"
+    run("--vectors", vectors, "--html", page)
+    text = page.read_text(encoding="utf-8")
+    assert "Phases over time" in text
+    assert "interval 26 stands for 37.0 % of the run" in text

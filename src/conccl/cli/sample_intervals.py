@@ -52,6 +52,9 @@ def intervals(
             "--output", help="A folder for .simpoints, .weights, points.json and, of simpoint, .bb."
         ),
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write a page: phases over time, and the chosen.")
+    ] = None,
     output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TABLE,
 ) -> None:
     """Choose the intervals of a single-threaded program that stand for its whole run.
@@ -86,6 +89,11 @@ def intervals(
     document = intervals_document(sample)
     if folder is not None:
         write_text(folder / "points.json", json.dumps(document, indent=2) + "\n")
+    if html is not None:
+        from conccl.report.sampled import write_intervals_page  # noqa: PLC0415
+
+        write_intervals_page(sample, path=html, source=" ".join(sample.argv) or str(vectors))
+        say(f"wrote {html}")
     if output is Format.JSON:
         write_json(document)
     else:

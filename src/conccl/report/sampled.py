@@ -11,7 +11,9 @@ import numpy.typing as npt
 from conccl.report.blocks import Section
 from conccl.report.page import Page, write_page
 from conccl.report.sections.chosen_kernels import chosen_kernels
+from conccl.report.sections.phases import Phases, phases
 from conccl.report.sections.seqpoints import seqpoints
+from conccl.sampling.intervals.points import Sample
 from conccl.sampling.kernels import KernelSample
 from conccl.sampling.study import Study
 
@@ -42,5 +44,20 @@ def write_kernels_page(
         title="Kernels that stand for a run",
         subtitle=f"{source}, {sample.kernels:,} kernels",
         sections=chosen_kernels(sample, names, durations_ns),
+    )
+    write_page(page, path=path)
+
+
+def write_intervals_page(sample: Sample, /, *, path: str | Path, source: str) -> None:
+    """Write one self-contained page of a program's phases and the intervals chosen from them."""
+    run = Phases(
+        label=source,
+        phase=sample.phases,
+        points={point.interval: point.weight for point in sample.points},
+    )
+    page = Page(
+        title="Intervals that stand for a run",
+        subtitle=f"{source}, {len(sample.phases):,} intervals, by {sample.method}",
+        sections=(phases([run]),),
     )
     write_page(page, path=path)

@@ -6,13 +6,16 @@ torch = pytest.importorskip("torch")
 
 import conccl  # noqa: E402
 from conccl.core.errors import InputError  # noqa: E402
-from conccl.integrations.together import graphs  # noqa: E402
+from conccl.core.measurement import Environment  # noqa: E402
+from conccl.integrations.together import graphs, running  # noqa: E402
 from conccl.integrations.together.layers import (  # noqa: E402
     adapter_matmuls,
     expert_matmuls,
     gate_matmuls,
     project_together,
 )
+from conccl.tune.gemms.library import Library  # noqa: E402
+from conccl.tune.gemms.logic import FEATURES, Logic  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -227,3 +230,21 @@ def test_matmuls_that_depend_on_each_other_are_left_alone():
 def test_the_custom_op_is_what_pytorch_expects():
     a, b = [torch.randn(2, 3), torch.randn(4, 3)], [torch.randn(3, 2), torch.randn(3, 5)]
     torch.library.opcheck(graphs.matmuls, (a, b), test_utils=("test_schema", "test_faketensor"))
+
+
+def test_a_library_of_another_device_is_refused(monkeypatch):
+    environment = Environment(executor="sim", device="h200-sxm")
+    logic = Logic(classes=(1,), weights=((0.0,) * len(FEATURES),), constants=(0.0,))
+    library = Library(environment=environment, sms=132, logic=logic)
+    gpu = torch.device("cuda", 0)
+    for found, fits in (
+        ((132, "NVIDIA H200"), True),
+        ((132, "NVIDIA H100"), False),
+        ((114, "NVIDIA H200"), False),
+    ):
+        monkeypatch.setattr(running, "_found", lambda _, found=found: found)
+        if fits:
+            running._require_made_for(library, gpu)
+        else:
+            with pytest.raises(InputError, match="made for h200-sxm"):
+                running._require_made_for(library, gpu)

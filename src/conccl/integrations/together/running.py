@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
+from conccl.core.errors import InputError
 from conccl.core.kinds import DType
 from conccl.integrations.together.checks import Operands
 from conccl.tune.gemms.library import Decision, Library
@@ -28,10 +29,29 @@ def decide(pairs: Sequence[Operands], library: Library | None, /, *, busy_sms: i
     dtype = _DTYPES.get(pairs[0][0].dtype)
     if library is None or dtype is None or len(pairs) < 2 or pairs[0][0].device.type != "cuda":
         return None
+    _require_made_for(library, pairs[0][0].device)
     shapes = tuple((a.shape[0], b.shape[1], a.shape[1]) for a, b in pairs)
     if any(0 in shape for shape in shapes):
         return None
     return library.decide(shapes, dtype=dtype, busy_sms=busy_sms, grouping=False)
+
+
+def _require_made_for(library: Library, device: torch.device) -> None:
+    """Refuse a library of another device: its degrees would be wrong here."""
+    sms, name = _found(device)
+    model = library.environment.device.partition("-")[0]
+    if sms != library.sms or model.lower() not in name.lower().replace(" ", ""):
+        raise InputError(
+            f"the library was made for {library.environment.device} ({library.sms} SMs);"
+            f" this is {name} ({sms} SMs)."
+            " Tune for it: conccl tune gemms SETS --device NAME --library FILE."
+        )
+
+
+@functools.cache
+def _found(device: torch.device) -> tuple[int, str]:
+    found = torch.cuda.get_device_properties(device)
+    return found.multi_processor_count, found.name
 
 
 def run(pairs: Sequence[Operands], out: Sequence[torch.Tensor], /, *, degree: int) -> None:
