@@ -18,7 +18,7 @@ from conccl.costs.catalogue import load_device
 from conccl.report.gemms import how
 from conccl.tune.gemms.build import corpus, surveyed
 from conccl.tune.gemms.choice import GemmSet, read_sets
-from conccl.tune.gemms.logic import GROUPED
+from conccl.tune.gemms.logic import GROUPED, Logic
 from conccl.tune.gemms.running import SimulatedRunner, bound_ns
 from conccl.tune.gemms.search import Tuned, exhaustive, search
 from conccl.tune.gemms.training import Example, example_of, train
@@ -96,9 +96,15 @@ def print_choice(own: Sequence[Example], drawn: Sequence[Example]) -> None:
         print(f"| {' | '.join(row)} |")
     print(f"\nchoice: geometric mean {statistics.geometric_mean(lost) - 1:.2%} above the best of all,")
     print(f"most {max(lost) - 1:.1%}; against sequential at worst {max(over_sequential):.3f} times its time")
-    runs = 20_000
-    took = timeit.timeit(lambda: logic.decide(shapes, free_sms=132, can_group=True), number=runs) / runs
-    print(f"deciding for {len(shapes)} shapes not seen before: {took * 1e6:.1f} us")
+    for ready in (2, 16):
+        print(f"deciding for {ready} shapes not seen before: {deciding_us(logic, ready):.0f} us")
+
+
+def deciding_us(logic: Logic, ready: int) -> float:
+    """Least of five times 5,000 decisions."""
+    shapes = [(64, 4096, 1024)] * ready
+    times = timeit.repeat(lambda: logic.decide(shapes, free_sms=132, can_group=True), number=5_000, repeat=5)
+    return min(times) / 5_000 * 1e6
 
 
 def named(class_: int) -> str:
