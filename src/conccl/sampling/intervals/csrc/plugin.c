@@ -88,11 +88,17 @@ static void end_interval(struct block *next) {
     boundary += settings.interval;
 }
 
+/* A repeated string instruction by itself executes once an element, of which only the first begins anything: a
+ * marker there would be counted differently by those who count instructions. */
+static int may_bound(const struct block *block) {
+    return block->model.instructions > 1 || block->model.last != X86_REPEAT;
+}
+
 static void execute(unsigned vcpu, void *data) {
     struct block *block = data;
     int goes_on = before != NULL && model_continues(&before->model, &block->model);
     (void)vcpu;
-    if (settings.profile && instructions >= boundary && !goes_on)
+    if (settings.profile && instructions >= boundary && !goes_on && may_bound(block))
         end_interval(block);
     if (!goes_on) {
         instructions += block->model.instructions;
